@@ -1,0 +1,40 @@
+# `make help` lists the targets. Every target builds .venv first when it is missing or out of date.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+# DVC runs each stage by a shell: the environment's python comes first on its path.
+RUN := PATH="$(CURDIR)/$(BIN):$$PATH"
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help repro test check clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+repro: $(READY) ## run what is stale, raw images to report; PROFILE=name uses profiles/name.yaml, ROOT=folder its raw data
+	@if [ -n "$(ROOT)" ] && [ -z "$(PROFILE)" ]; then echo "ROOT needs PROFILE: make repro PROFILE=voc ROOT=folder" >&2; exit 2; fi
+	@began=$$(date +%s); export $(RUN); \
+	$(if $(PROFILE),python -m stages.profile "$(PROFILE)" $(if $(ROOT),--root "$(ROOT)") &&) \
+	python -m stages.check && dvc repro && \
+	echo "Report: $(CURDIR)/report/index.html ($$(( $$(date +%s) - began )) s)"
+
+test: $(READY) ## run all tests
+	@$(RUN) python -m pytest -q -n 2 --dist loadfile
+
+check: $(READY) ## format, lint, types and the fast tests
+	@$(RUN); export PATH; ruff format --check . && ruff check . && pyright --pythonpath $(BIN)/python && \
+	python -m pytest -q -n 2 --dist loadfile -m "not slow"
+
+clean: ## remove .venv and what tools left; data, runs, report and DVC's cache stay
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+
+$(READY): requirements.txt pyproject.toml
+	@command -v "$(PYTHON)" >/dev/null || { echo "No $(PYTHON) here: make PYTHON=/path/to/python3.11 (3.11 to 3.13)" >&2; exit 2; }
+	@"$(PYTHON)" -c 'import sys; ok = (3, 11) <= sys.version_info[:2] <= (3, 13); \
+	ok or sys.exit("Python 3.11, 3.12 or 3.13 is needed, this is %d.%d: make PYTHON=/path/to/python3.11" % sys.version_info[:2])'
+	"$(PYTHON)" -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $(READY)

@@ -1,0 +1,101 @@
+"""Calibration: how present a method takes unknown cells to be, against how often they are present.
+
+Unknown cells are sorted by belief p into equal bins of one shared range [0, 1]; each bin holds the fraction of true
+positives, P(y = 1 | p, s = 0). Where p is a calibrated P(y = 1 | x) and each positive is kept with probability a, that
+fraction is k(p) = (1 - a) p / (1 - a p).
+
+Source: Chen et al., "Boosting Single Positive Multi-label Classification with Generalized Robust Loss", IJCAI 2024,
+Appendix E.3 and Figure 5. Authors' code: yan4xi1/GRLoss @5e13f7f, instrumentation.py.
+Differs from the source in:
+- bins over [0, 1] for all groups; the authors' histogram takes each group's own minimum and maximum as its range, so
+  that numerator and denominator of a ratio count different intervals;
+- empty bins are None, not 0/0.
+"""
+
+from typing import Any
+
+import numpy as np
+
+
+def curve(
+    belief: np.ndarray, truth: np.ndarray, unknown: np.ndarray, *, bins: int, weight: np.ndarray | None = None
+) -> list[dict[str, Any]]:
+    """Return the share of true positives among unknown cells, by belief.
+
+    Args:
+        belief: (N, C) belief that the cell is present, in [0, 1].
+        truth: (N, C) labels, 1 or 0.
+        unknown: (N, C) bool, the cells that count.
+        bins: Number of equal bins of [0, 1]; the last one includes 1.
+        weight: (N, C) weight of each cell in the method's risk, any sign; None: not reported.
+
+    Returns:
+        One dict a bin: ``bin`` (from 0), ``lower``, ``upper``, ``cells``, ``true_positives``, ``fraction`` (true
+        positives of cells), ``mean_belief`` and, with ``weight``, ``mean_weight``; these are None in an empty bin.
+
+    Raises:
+        ValueError: Shapes differ or a belief on an unknown cell is outside [0, 1].
+    """
+    belief, truth, unknown = np.asarray(belief), np.asarray(truth), np.asarray(unknown, dtype=bool)
+    if not belief.shape == truth.shape == unknown.shape or (weight is not None and np.shape(weight) != belief.shape):
+        raise ValueError(f"belief, truth, unknown and weight differ in shape: {belief.shape}, {truth.shape}")
+    values, positive = belief[unknown].astype(np.float64), truth[unknown] == 1
+    if not ((values >= 0) & (values <= 1)).all():  # a NaN fails too
+        raise ValueError("a belief on an unknown cell is outside [0, 1]")
+    edges = np.arange(bins + 1) / bins
+    position = np.minimum(np.searchsorted(edges, values, side="right") - 1, bins - 1)
+    cells = np.bincount(position, minlength=bins)
+    true = np.bincount(position[positive], minlength=bins)
+    sums = {"mean_belief": np.bincount(position, weights=values, minlength=bins)}
+    if weight is not None:
+        weights = np.asarray(weight)[unknown].astype(np.float64)
+        sums["mean_weight"] = np.bincount(position, weights=weights, minlength=bins)
+    return [
+        {
+            "bin": b,
+            "lower": float(edges[b]),
+            "upper": float(edges[b + 1]),
+            "cells": int(cells[b]),
+            "true_positives": int(true[b]),
+            "fraction": float(true[b] / cells[b]) if cells[b] else None,
+            **{name: float(total[b] / cells[b]) if cells[b] else None for name, total in sums.items()},
+        }
+        for b in range(bins)
+    ]
+
+
+def error(rows: list[dict[str, Any]]) -> float | None:
+    """Return the expected calibration error of a ``curve``.
+
+    Args:
+        rows: The bins of ``curve``.
+
+    Returns:
+        Mean over cells of |fraction - mean belief| of the cell's bin, in [0, 1]; None where no cell counts.
+    """
+    full = [row for row in rows if row["cells"]]
+    if not full:
+        return None
+    gap = sum(row["cells"] * abs(row["fraction"] - row["mean_belief"]) for row in full)
+    return float(gap / sum(row["cells"] for row in full))
+
+
+def reference(probability: float, labelled: float) -> float:
+    """Return k(p), the share of true positives among unknown cells that a calibrated probability implies.
+
+    Args:
+        probability: P(y = 1 | x), in [0, 1].
+        labelled: Probability that a positive label is observed, a in (0, 1]; 1 / (labels per image) for single
+            positives.
+
+    Returns:
+        (1 - a) p / (1 - a p), in [0, 1].
+
+    Raises:
+        ValueError: An argument is outside its range.
+    """
+    if not 0 <= probability <= 1 or not 0 < labelled <= 1:
+        raise ValueError(f"probability must be in [0, 1] and labelled in (0, 1]: {probability}, {labelled}")
+    hidden = (1 - labelled) * probability
+    # 1 - a p = (1 - a) p + (1 - p); it is 0 only where a = p = 1, and then there is no hidden positive to find
+    return hidden / (hidden + 1 - probability) if hidden + 1 - probability else 0.0

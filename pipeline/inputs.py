@@ -1,0 +1,196 @@
+"""What a network is fed: cached features or packed images, as training views or as they are.
+
+Both kinds answer the same two questions: ``views`` for a training batch and ``plain`` for evaluation.
+"""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pipeline import augment, seeds
+from pipeline.config import ConfigError, StrongView
+
+
+class Rows(Protocol):
+    """Packed pixels, by row."""
+
+    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
+        """Return (B, H, W, 3) uint8 of (B,) row numbers, in their order."""
+        ...
+
+
+class Inputs(Protocol):
+    """The images of one split, as a network reads them."""
+
+    def __len__(self) -> int:
+        """Return the number of images."""
+        ...
+
+    def views(self, index: np.ndarray, names: tuple[str, ...], seed: int, epoch: int) -> Tensor:
+        """Return the views of a batch, all of the first view, then all of the second: (V*B, ...)."""
+        ...
+
+    def plain(self, index: np.ndarray) -> Tensor:
+        """Return the images of a batch without augmentation: (B, ...)."""
+        ...
+
+
+class FeatureInputs:
+    """Cached features, held in memory and indexed.
+
+    Args:
+        features: (N, D) features; half precision is promoted when read.
+        mirrored: (N, D) features of the mirrored images, or None.
+        flip: Whether a training view takes the mirrored features with probability 0.5.
+
+    Raises:
+        ConfigError: ``flip`` without mirrored features.
+    """
+
+    def __init__(self, features: np.ndarray, mirrored: np.ndarray | None, flip: bool) -> None:
+        if flip and mirrored is None:
+            raise ConfigError("linear_init.flip: needs the mirrored view in the cache (features.mirrored: true)")
+        self.features = torch.from_numpy(features)
+        self.mirrored = torch.from_numpy(mirrored) if flip and mirrored is not None else None
+
+    def __len__(self) -> int:
+        """Return N."""
+        return len(self.features)
+
+    def views(self, index: np.ndarray, names: tuple[str, ...], seed: int, epoch: int) -> Tensor:
+        """Return (B, D) features; see `Inputs`.
+
+        Args:
+            index: (B,) rows.
+            names: Views; the cache has the weak one only.
+            seed: The run's seed.
+            epoch: Epoch, from 1.
+
+        Returns:
+            (B, D) float32.
+
+        Raises:
+            ConfigError: A view other than the weak one is asked for.
+        """
+        if names != ("weak",):
+            raise ConfigError(f"cached features have no view {names}: train this method on images")
+        rows = torch.from_numpy(index)
+        features = self.features[rows]
+        if self.mirrored is not None:
+            flip = torch.from_numpy(augment.flips(len(self), seed, epoch, "weak"))[rows, None]
+            features = torch.where(flip, self.mirrored[rows], features)
+        return features.float()
+
+    def plain(self, index: np.ndarray) -> Tensor:
+        """Return (B, D) float32 features of (B,) rows."""
+        return self.features[torch.from_numpy(index)].float()
+
+
+class ImageInputs:
+    """Packed images of one split.
+
+    Args:
+        pixels: Packed pixels, by table row.
+        rows: (N,) table rows of the split.
+        mean: Channel means of the normalisation, in [0, 1].
+        std: Channel deviations.
+        flip: Whether views are mirrored with probability 0.5.
+        strong: Settings of the strong view, or None.
+    """
+
+    def __init__(
+        self,
+        pixels: Rows,
+        rows: np.ndarray,
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        *,
+        flip: bool = False,
+        strong: StrongView | None = None,
+    ) -> None:
+        self.pixels, self.rows, self.flip = pixels, rows, flip
+        self.mean, self.std = torch.tensor(mean).view(3, 1, 1), torch.tensor(std).view(3, 1, 1)
+        self.strong = augment.StrongAugmentation(strong) if strong else None
+
+    def __len__(self) -> int:
+        """Return N."""
+        return len(self.rows)
+
+    def _read(self, index: np.ndarray) -> Tensor:
+        return torch.from_numpy(self.pixels[self.rows[index]]).permute(0, 3, 1, 2).contiguous()  # (B, 3, H, W)
+
+    def plain(self, index: np.ndarray) -> Tensor:
+        """Return (B, 3, H, W) normalised images of (B,) rows."""
+        return augment.normalise(self._read(index), self.mean, self.std)
+
+    def views(self, index: np.ndarray, names: tuple[str, ...], seed: int, epoch: int) -> Tensor:
+        """Return normalised views; see `Inputs`.
+
+        Args:
+            index: (B,) rows of the split.
+            names: Views: "weak" (flip) or "strong".
+            seed: The run's seed.
+            epoch: Epoch, from 1.
+
+        Returns:
+            (V*B, 3, H, W) float32.
+
+        Raises:
+            ConfigError: An unknown view, or a strong one without settings.
+        """
+        images = self._read(index)
+        views = []
+        for place, name in enumerate(names):
+            stream = f"{name}_{place}"
+            view = images
+            if self.flip:
+                mirrored = torch.from_numpy(augment.flips(len(self), seed, epoch, stream)[index])
+                view = torch.where(mirrored.view(-1, 1, 1, 1), view.flip(3), view)
+            if name == "strong":
+                if self.strong is None:
+                    raise ConfigError("strong: a method of two views needs the settings of the strong view")
+                each = [seeds.integer(seed, stream, epoch, int(row)) for row in index]
+                view = torch.stack([self.strong(image, own) for image, own in zip(view, each, strict=True)])
+            elif name != "weak":
+                raise ConfigError(f"no view is called {name!r}; there are weak and strong")
+            views.append(view)
+        return augment.normalise(torch.cat(views), self.mean, self.std)
+
+
+def batches(n: int, batch_size: int, order: np.ndarray | None = None) -> Iterator[np.ndarray]:
+    """Cut an order of rows into batches.
+
+    Args:
+        n: Rows.
+        batch_size: Rows a batch; the last one may be smaller.
+        order: (n,) permutation; None: ascending.
+
+    Yields:
+        (B,) int64 rows.
+    """
+    order = np.arange(n) if order is None else order
+    for start in range(0, n, batch_size):
+        yield order[start : start + batch_size]
+
+
+@torch.inference_mode()
+def predict(network: nn.Module, inputs: Inputs, batch_size: int, device: torch.device) -> np.ndarray:
+    """Return eval-mode logits of a whole split; the network is left in the mode in which it came.
+
+    Args:
+        network: Answers a dict with ``logits``.
+        inputs: The split.
+        batch_size: Images a forward pass.
+        device: Where the network is.
+
+    Returns:
+        (N, C) float32 logits, in row order.
+    """
+    training = network.training
+    network.eval()
+    parts = [network(inputs.plain(index).to(device))["logits"].float().cpu() for index in batches(len(inputs), batch_size)]
+    network.train(training)
+    return torch.cat(parts).numpy()

@@ -1,0 +1,46 @@
+"""EM: do not guess unknown labels, keep their predictions uncertain by maximising entropy.
+
+risk = -log p where observed, -alpha H(p) where unknown, H(p) = -p log p - (1 - p) log(1 - p); mean over B*C.
+Source: Zhou et al., "Acknowledging the Unknown for Multi-label Learning with Single Positive Labels", ECCV 2022,
+Eq. 3-4, https://arxiv.org/abs/2203.16219.
+Authors' code: Correr-Zhou/SPML-AckTheUnknown @ae1ccaf, losses.py, loss_EM.
+Published alpha: VOC 0.2, COCO 0.1, NUS 0.1, CUB 0.01.
+Differs: exact log losses of the logit; theirs is -log(p + 1e-5).
+"""
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from pipeline.cells import Cells, log_absent, log_present
+from pipeline.config import Strict
+from pipeline.methods.base import Method
+
+
+class Settings(Strict):
+    """Settings of EM."""
+
+    alpha: Annotated[float, Field(ge=0)]
+    """Weight of the entropy of an unknown cell."""
+
+
+class EntropyMaximisation(Method):
+    """Entropy maximisation; the loss may be negative, down to -alpha log 2 a cell."""
+
+    Settings = Settings
+
+    def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
+        """Return belief p, with its gradient, and weight -alpha; arguments as in `Method.cells`."""
+        present = log_present(logits)
+        return Cells(
+            belief=torch.sigmoid(logits),
+            weight=torch.full_like(logits, -self.settings.alpha),
+            l1=present,
+            l2=present,
+            l3=log_absent(logits),
+        )
+
+
+METHOD = EntropyMaximisation

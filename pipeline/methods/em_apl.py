@@ -1,0 +1,113 @@
+"""EM+APL: entropy maximisation, then soft pseudo-labels on the least likely unknown cells of each class.
+
+risk = -log p where observed; beta (-s log p - (1 - s) log(1 - p)) where pseudo-labelled with s; -alpha H(p) elsewhere;
+mean over B*C. After every epoch e >= T_w, the n_c unknown cells of class c with the lowest p that have no pseudo-label
+get s = p, for good, used from e + 1 on; n_c = floor(proportion * unknown cells of c / (epochs - T_w)).
+Source: Zhou et al., "Acknowledging the Unknown for Multi-label Learning with Single Positive Labels", ECCV 2022,
+Eq. 7-8 and Alg. 1, https://arxiv.org/abs/2203.16219.
+Authors' code: Correr-Zhou/SPML-AckTheUnknown @ae1ccaf, main.py (aysmmetric_pseudo_labeling) and losses.py, loss_EM_APL.
+Published alpha, beta, T_w of 10 epochs: VOC 0.2, 0.02, 5; COCO 0.1, 0.9, 5; NUS 0.1, 0.2, 4; CUB 0.01, 0.4, 3;
+proportion 0.9 on all. ``warmup`` is T_w / 10.
+Differs: exact log losses of the logit; theirs is -log(p + 1e-5).
+Differs: a pseudo-label is marked by its epoch in ``since``. Theirs is a negative number in the label matrix, so that
+p = 0 stays unknown.
+Differs: cells are ranked by logit, equal ones by row; they rank p, whose ties at saturation fall as the sort has it.
+Differs: predictions are on unflipped images; theirs keep the random flip.
+"""
+
+from fractions import Fraction
+from math import floor
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from pipeline.batch import Problem
+from pipeline.cells import Cells, in_float32, log_absent, log_present
+from pipeline.config import Strict
+from pipeline.methods.base import Method
+
+
+class Settings(Strict):
+    """Settings of EM+APL."""
+
+    alpha: Annotated[float, Field(ge=0)]
+    """Weight of the entropy of an unknown cell."""
+    beta: Annotated[float, Field(ge=0)]
+    """Weight of a pseudo-labelled cell."""
+    proportion: Annotated[float, Field(ge=0, le=1)]
+    """Share of a class's unknown cells that has a pseudo-label after the last epoch."""
+    warmup: Annotated[float, Field(ge=0, le=1)]
+    """T_w as a fraction of the stage's epochs; rounded, and at least one epoch."""
+
+
+class AsymmetricPseudoLabelling(Method):
+    """EM with pseudo-labels that accumulate; cells are labelled by the epoch in `since`, 0 where not labelled."""
+
+    Settings = Settings
+    needs = {"epoch_logits"}
+
+    soft: Tensor
+    since: Tensor
+
+    def __init__(self, settings: Settings, problem: Problem):
+        super().__init__(settings, problem)
+        shape = (problem.n, len(problem.classes))
+        self.register_buffer("soft", torch.zeros(shape, dtype=torch.get_default_dtype()))
+        self.register_buffer("since", torch.zeros(shape, dtype=torch.int16))
+
+    def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
+        """Return EM's cells, or the stored target and beta where labelled; arguments as in `Method.cells`."""
+        labelled = self.since[index] > 0
+        present = log_present(logits)
+        return Cells(
+            belief=torch.where(labelled, self.soft[index].to(logits.dtype), torch.sigmoid(logits)),
+            weight=torch.where(labelled, self.settings.beta, torch.full_like(logits, -self.settings.alpha)),
+            l1=present,
+            l2=present,
+            l3=log_absent(logits),
+        )
+
+    def end_epoch(self, logits: Tensor, observed: Tensor) -> None:
+        """Label the next share of each class, once the warm-up is over.
+
+        Args:
+            logits: (N, C) eval-mode logits of the training images, in row order, finite.
+            observed: (N, C) int8 labels of the training split.
+
+        Raises:
+            ValueError: Another shape than (N, C), or a logit that is not finite.
+        """
+        for name, given in (("logits", logits), ("observed", observed)):
+            if given.shape != self.since.shape:
+                raise ValueError(f"end_epoch: {name} {tuple(given.shape)}, the split is {tuple(self.since.shape)}")
+        if not torch.isfinite(logits).all():
+            raise ValueError("end_epoch: a logit is not finite")
+        warmup = max(1, floor(_exact(self.settings.warmup) * self.epochs + Fraction(1, 2)))
+        rounds = self.epochs - warmup
+        if self.epoch < warmup or rounds <= 0:
+            return
+        logits, observed = in_float32(logits.detach()).to(self.soft.device), observed.to(self.soft.device)
+        unknown = observed == 0
+        pool = unknown & (self.since == 0)
+        share = _exact(self.settings.proportion) / rounds
+        counts = torch.tensor([floor(share * count) for count in unknown.sum(0).tolist()], device=pool.device)
+        order = logits.masked_fill(~pool, torch.inf).argsort(dim=0, stable=True)
+        places = torch.arange(len(order), device=pool.device).unsqueeze(1).expand_as(order)
+        rank = torch.empty_like(order).scatter_(0, order, places)  # (N, C), 0 for the lowest logit of the pool
+        chosen = pool & (rank < counts)
+        self.soft.copy_(torch.where(chosen, torch.sigmoid(logits).to(self.soft.dtype), self.soft))
+        self.since.masked_fill_(chosen, self.epoch)
+
+    def pseudo_labels(self, logits: Tensor, observed: Tensor, index: Tensor) -> Tensor:
+        """Return -1 on the unknown cells labelled so far; arguments as in `Method.pseudo_labels`."""
+        return -((self.since[index] > 0) & (observed == 0)).to(torch.int8)
+
+
+def _exact(decimal: float) -> Fraction:
+    """Return the decimal that was written in params: 0.9 is nine tenths, where the binary number is a little more."""
+    return Fraction(str(decimal))
+
+
+METHOD = AsymmetricPseudoLabelling

@@ -1,0 +1,46 @@
+"""BCE with all labels: the fully supervised upper reference, not a single-positive method.
+
+risk = (1 - s) (-log p) + s (-log(1 - p)) on present labels and its mirror image on absent ones; mean over B*C.
+Source: Cole et al., "Multi-Label Learning from Single Positive Labels", CVPR 2021, https://arxiv.org/abs/2106.09708.
+Authors' code: elijahcole/single-positive-multi-label @89152d5, losses.py, loss_bce (s = 0) and loss_bce_ls (s = 0.1).
+Differs: exact log losses of the logit; theirs is -log(p + 1e-5).
+"""
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from pipeline.cells import Cells, log_absent, log_present
+from pipeline.config import Strict
+from pipeline.methods.base import Method
+
+
+class Settings(Strict):
+    """Settings of BCE with all labels."""
+
+    smoothing: Annotated[float, Field(ge=0, lt=1)]
+    """s, the share of each label that is given to its opposite: 0 for plain BCE."""
+
+
+class Full(Method):
+    """Binary cross-entropy; what is not labelled present is absent, be it coded 0 or -1."""
+
+    Settings = Settings
+    labels = "all"
+
+    def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
+        """Return belief 0, weight 1 and smoothed log losses; arguments as in `Method.cells`."""
+        s = self.settings.smoothing
+        present, absent = log_present(logits), log_absent(logits)
+        return Cells(
+            belief=torch.zeros_like(logits),
+            weight=torch.ones_like(logits),
+            l1=(1 - s) * present + s * absent,
+            l2=(1 - s) * present + s * absent,
+            l3=(1 - s) * absent + s * present,
+        )
+
+
+METHOD = Full

@@ -1,0 +1,37 @@
+"""IUN: one positive and all true negatives; false negatives are left out. An oracle, not a single-positive method.
+
+risk = -log p on the observed positive, -log(1 - p) on known negatives, 0 on unknown cells; mean over B*C, the left-out
+cells included in the count.
+Source: Cole et al., "Multi-Label Learning from Single Positive Labels", CVPR 2021, https://arxiv.org/abs/2106.09708.
+Authors' code: Correr-Zhou/SPML-AckTheUnknown @ae1ccaf, losses.py, loss_iun.
+Differs: exact log losses of the logit; theirs is -log(p + 1e-5).
+Differs: negatives come as -1 in the label set ``negatives``; the code first published (elijahcole @89152d5) tests a 0/1
+matrix for -1 and so never uses a negative, which the later code above mended.
+"""
+
+import torch
+from torch import Tensor
+
+from pipeline.cells import Cells, log_absent, log_present
+from pipeline.config import Strict
+from pipeline.methods.base import Method
+
+
+class Settings(Strict):
+    """IUN has nothing to set."""
+
+
+class IgnoreUnobservedNegatives(Method):
+    """Binary cross-entropy on the observed positive and the known negatives."""
+
+    Settings = Settings
+    labels = "negatives"
+
+    def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
+        """Return weight 0 on unknown cells, and log losses; arguments as in `Method.cells`."""
+        present = log_present(logits)
+        nothing = torch.zeros_like(logits)
+        return Cells(belief=nothing, weight=nothing, l1=present, l2=present, l3=log_absent(logits))
+
+
+METHOD = IgnoreUnobservedNegatives

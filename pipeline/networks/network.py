@@ -1,0 +1,130 @@
+"""A backbone under a head, described so that a weights file is enough to rebuild it."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pipeline import storage
+from pipeline.networks import backbone as backbones
+from pipeline.networks.label_embedding import LabelEmbeddingHead
+from pipeline.networks.linear import LinearHead
+
+
+class Network(nn.Module):
+    """Images (or cached features, where there is no backbone) to logits.
+
+    Args:
+        architecture: ``head`` (settings with ``kind``), ``width`` D, ``classes`` C, and ``backbone`` (description with
+            ``mean`` and ``std``) or None for a head on cached features.
+    """
+
+    def __init__(self, architecture: dict[str, Any]) -> None:
+        super().__init__()
+        self.architecture = architecture
+        description = architecture["backbone"]
+        self.backbone = backbones.build(description) if description else None
+        head = dict(architecture["head"])
+        kind = {"linear": LinearHead, "label_embedding": LabelEmbeddingHead}[head.pop("kind")]
+        self.head = kind(architecture["width"], architecture["classes"], **head)
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        """Channel means of the input's normalisation."""
+        return tuple(self.architecture["backbone"]["mean"])
+
+    @property
+    def std(self) -> tuple[float, ...]:
+        """Channel deviations of the input's normalisation."""
+        return tuple(self.architecture["backbone"]["std"])
+
+    def forward(self, inputs: Tensor) -> dict[str, Tensor]:
+        """Return the head's answer, at least ``logits`` (B, C).
+
+        Args:
+            inputs: (B, 3, H, W) normalised images, or (B, D) features where there is no backbone.
+
+        Returns:
+            Tensors by name, as `Outputs` calls them.
+        """
+        if self.backbone is None:
+            return self.head(None, inputs)
+        maps = self.backbone(inputs)
+        return self.head(maps, self.backbone.pool(maps))
+
+    def provides(self) -> frozenset[str]:
+        """Return the words of a method's ``needs`` that this network meets."""
+        return frozenset({"embeddings"}) if isinstance(self.head, LabelEmbeddingHead) else frozenset()
+
+    def freeze(self, prefixes: list[str], batch_norm: bool) -> None:
+        """Take backbone modules, and batch norm's affine parameters, out of training.
+
+        Args:
+            prefixes: Name prefixes of backbone parameters.
+            batch_norm: Whether batch norm is frozen too.
+
+        Raises:
+            ValueError: A prefix names nothing.
+        """
+        for prefix in prefixes:
+            found = [
+                parameter
+                for name, parameter in (self.backbone.named_parameters() if self.backbone else ())
+                if name == prefix or name.removeprefix("model.").startswith(f"{prefix}.")
+            ]
+            if not found:
+                raise ValueError(f"freeze: the backbone has no module {prefix!r}")
+            for parameter in found:
+                parameter.requires_grad_(False)
+        if batch_norm:
+            for module in self.batch_norms():
+                for parameter in module.parameters():
+                    parameter.requires_grad_(False)
+
+    def batch_norms(self) -> list[nn.Module]:
+        """Return the batch norm modules."""
+        return [module for module in self.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+
+    def content(self) -> dict[str, Any]:
+        """Return what ``weights.pt`` holds: description and state, on the CPU."""
+        return {"architecture": self.architecture, "state": cpu_state(self)}
+
+
+def cpu_state(module: nn.Module) -> dict[str, Tensor]:
+    """Return a copy of a module's state on the CPU."""
+    return {name: value.detach().cpu().clone() for name, value in module.state_dict().items()}
+
+
+def on_backbone(path: str | Path, head: dict[str, Any], classes: int) -> Network:
+    """Put a fresh head on a stored backbone.
+
+    Args:
+        path: The backbone's file.
+        head: Settings with ``kind``.
+        classes: C.
+
+    Returns:
+        The network; the head is drawn from torch's global stream.
+    """
+    module, description = backbones.load(path)
+    network = Network({"backbone": description, "width": module.width, "classes": classes, "head": head})
+    assert network.backbone is not None
+    network.backbone.load_state_dict(module.state_dict())
+    return network
+
+
+def restore(path: str | Path) -> Network:
+    """Rebuild a trained network.
+
+    Args:
+        path: A ``weights.pt`` of a training stage.
+
+    Returns:
+        The network in eval mode.
+    """
+    content = storage.read_torch(path)
+    with torch.random.fork_rng(devices=[]):  # building draws weights that are overwritten at once
+        network = Network(content["architecture"])
+    network.load_state_dict(content["state"])
+    return network.eval()

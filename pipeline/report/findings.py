@@ -1,0 +1,247 @@
+"""What the numbers say, in words: every sentence is computed, whichever way the numbers point."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pipeline.report import analyses, tables
+from pipeline.report.collect import Collected, Dataset, Row
+from pipeline.report.tables import BASELINE, CEILING, ORACLES
+
+AFTER = {
+    "linear_init": "with a linear head",
+    "finetune": "after fine-tuning",
+    "end_to_end": "trained end to end",
+    "lac": "after the second stage",
+}
+
+_NAMES = {
+    "an": "AN",
+    "full": "Full labels",
+    "em_apl": "EM+APL",
+    "entmin": "EntMin",
+    "focal": "Focal",
+    "hill": "Hill",
+    "ll_r": "LL-R",
+    "ll_ct": "LL-Ct",
+    "ll_cp": "LL-Cp",
+}
+_AUDITED = 3  # methods whose pseudo-labels get a sentence; the table has them all
+_LEVEL = 0.05  # points of mAP below which one decimal shows no difference
+
+
+def label(method: str, variant: str = "") -> str:
+    """Return the name of a method as the page writes it: the field's own spelling, else upper case with hyphens.
+
+    Args:
+        method: Name in params.yaml.
+        variant: The ``<what>`` of a variant's key, or empty.
+
+    Returns:
+        For example ``EM+APL`` or ``LAC (no queue)``.
+    """
+    name = _NAMES.get(method, method.upper().replace("_", "-"))
+    return f"{name} ({variant.replace('_', ' ')})" if variant else name
+
+
+def plus_minus(value: Row, digits: int = 1) -> str:
+    """Return ``mean ± std``, the mean alone where no spread is known, or a dash."""
+    if value["mean"] is None:
+        return "–"
+    spread = "" if value["std"] is None else f" ± {value['std']:.{digits}f}"
+    return f"{value['mean']:.{digits}f}{spread}"
+
+
+def signed(value: Row, digits: int = 1) -> str:
+    """Return a difference with its sign, ``±`` its standard deviation where one is known, or a dash."""
+    return plus_minus(value, digits) if value["mean"] is None or value["mean"] < 0 else "+" + plus_minus(value, digits)
+
+
+# ---------------------------------------------------------------------------------------------- comparisons
+def verdict(subject: str, rival: str, difference: Row) -> str:
+    """Say what a paired difference supports.
+
+    Args:
+        subject: Name of the method under test.
+        rival: What it is compared with.
+        difference: What ``tables.paired`` returned, in points of mAP.
+
+    Returns:
+        A sentence.
+    """
+    mean, std, n, ahead = (difference[key] for key in ("mean", "std", "n", "ahead"))
+    if mean is None:
+        return f"{subject} and {rival} share no seed, so they cannot be compared."
+    size, where = f"{abs(mean):.1f} points of test mAP", "above" if mean > 0 else "below"
+    if n == 1:
+        if abs(mean) < _LEVEL:
+            return f"{subject} ends level with {rival} at one seed; no spread is known."
+        return f"{subject} ends {size} {where} {rival} at one seed; no spread is known, so another seed may differ."
+    if ahead in (0, n) and abs(mean) > std:
+        better = "better" if mean > 0 else "worse"
+        return f"{subject} is {better} than {rival} at every one of {n} seeds, by {size} (std {std:.1f})."
+    if ahead in (0, n):
+        spread = f"a mean of {size} with a std of {std:.1f}"
+        return f"{subject} ends {where} {rival} at every one of {n} seeds, but unevenly: {spread}."
+    mean_words = f"mean difference {mean:+.1f}, std {std:.1f}"
+    return f"{subject} is ahead of {rival} at {ahead} of {n} seeds ({mean_words}): these runs do not separate the two."
+
+
+def rival(row: Row) -> str:
+    """Return the name of a rival of the second stage.
+
+    Args:
+        row: A row of ``tables.second_stage``.
+
+    Returns:
+        For example "PLC trained on".
+    """
+    name = label(row["method"], row["variant"])
+    if row["start"]:
+        return f"the {name} network that it started from"
+    return name if row["method"] == tables.SECOND_STAGE else f"{name} trained on"
+
+
+def second_stage(row: Row) -> str:
+    """Say how the second stage does against one rival.
+
+    Args:
+        row: A row of ``tables.second_stage``.
+
+    Returns:
+        A sentence, and a second one where the two were not trained for as many epochs.
+    """
+    words = verdict(label(tables.SECOND_STAGE), rival(row), row["test"])
+    mine, theirs = (", ".join(map(str, epochs)) for epochs in row["epochs"])
+    if row["start"] or mine == theirs:
+        return words
+    return f"{words} The two were not trained for as many epochs ({mine} against {theirs})."
+
+
+def own_head(rows: list[Row]) -> tuple[str, str]:
+    """Say for which methods fine-tuning loses to the linear head that it started from.
+
+    Args:
+        rows: Rows of ``tables.against_own_head``.
+
+    Returns:
+        A sentence (empty without a comparison) and its kind: ``warning`` where a method loses, else ``note``.
+    """
+    known = [row for row in rows if row["test"]["mean"] is not None]
+    if not known:
+        return "", "note"
+    lost = [row for row in known if row["test"]["mean"] < 0]
+    if lost:
+        named = ", ".join(f"{label(row['method'])} ({signed(row['test'])})" for row in lost)
+        count = f"{len(lost)} of {_methods(len(known))}"
+        return f"Fine-tuning loses to its own linear head in test mAP for {count}: {named}.", "warning"
+    return f"Fine-tuning does not lose to its own linear head in test mAP ({_methods(len(known))}).", "note"
+
+
+def _methods(count: int) -> str:
+    return f"{count} method" + ("" if count == 1 else "s")
+
+
+# ---------------------------------------------------------------------------------------------- all of them
+def findings(collected: Collected, results: list[Row], dataset: Dataset) -> list[str]:
+    """Say what the numbers of one dataset show.
+
+    Args:
+        collected: What the stages left.
+        results: The rows of ``tables.results``.
+        dataset: A dataset.
+
+    Returns:
+        Sentences; none where the runs that they need are not there.
+    """
+    name = dataset.name
+    sentences = []
+    for stage in ("linear_init", "finetune"):
+        sentences += _best(tables.ranked(results, name, stage), stage)
+    sentences += _falling(tables.falls(collected, "finetune", name))
+    head, kind = own_head(tables.against_own_head(collected, name))
+    sentences += [head] if kind == "warning" else []
+    sentences += _separated(analyses.separations(collected, name))
+    sentences += _right(analyses.pseudo_labels(collected, name))
+    return sentences + [second_stage(row) for row in tables.second_stage(collected, dataset) if not row["start"]]
+
+
+def _plain(rows: Sequence[Row]) -> tuple[dict[str, Row], list[Row]]:
+    """Return the grid's own rows by method, and those of methods that see single positives and doubt them."""
+    plain = {row["method"]: row for row in rows if not row["variant"]}
+    return plain, [row for method, row in plain.items() if method not in (BASELINE, *ORACLES)]
+
+
+def _best(rows: list[Row], stage: str) -> list[str]:
+    plain, rivals = _plain([row for row in rows if row["test_map"]["mean"] is not None])
+    if BASELINE not in plain or not rivals:
+        return []
+    best, low = rivals[0], plain[BASELINE]
+    after, name, scores = AFTER[stage].capitalize(), label(best["method"]), plus_minus(best["test_map"])
+    against = f"{plus_minus(low['test_map'])} for {label(BASELINE)}"
+    if best["test_map"]["mean"] <= low["test_map"]["mean"]:
+        return [
+            f"{after}, no method that sees one label per image beats {label(BASELINE)} in test mAP: {scores} for the "
+            f"next, {name}, against {against}."
+        ]
+    words = f"{after}, {name} is best of the methods that see one label per image: {scores} test mAP against {against}"
+    if CEILING in plain:
+        words += f" and {plus_minus(plain[CEILING]['test_map'])} for full labels"
+    if best["gap_share"] is not None:
+        words += f". It closes {best['gap_share']:.0f}% of the gap between the two"
+    return [f"{words}{_lead(rivals)}."]
+
+
+def _lead(rivals: list[Row]) -> str:
+    """Return a caveat where the best two lie within a standard deviation, else nothing."""
+    if len(rivals) < 2:
+        return ""
+    first, second = rivals[0]["test_map"], rivals[1]["test_map"]
+    known = [value["std"] for value in (first, second) if value["std"] is not None]
+    if not known or first["mean"] - second["mean"] > max(known):
+        return ""
+    behind = f"{first['mean'] - second['mean']:.1f} behind"
+    return f"; {label(rivals[1]['method'])} is {behind}, within one standard deviation, so their order is open"
+
+
+def _falling(rows: list[Row]) -> list[str]:
+    plain, others = _plain(rows)
+    low = plain.get(BASELINE)
+    if low is None:
+        return []
+    drop, name = low["fall"]["mean"], label(BASELINE)
+    if drop < _LEVEL:
+        return [f"While fine-tuning, {name}'s val mAP does not fall: its last of {low['epochs']} epochs is its best."]
+    words = (
+        f"While fine-tuning, {name}'s val mAP is best at epoch {low['best_epoch']:g} and has lost {drop:.1f} points by "
+        f"epoch {low['epochs']}, the last"
+    )
+    if others:
+        least = min(others, key=lambda row: row["fall"]["mean"])
+        words += f"; {label(least['method'])} loses {least['fall']['mean']:.1f}"
+    return [f"{words}."]
+
+
+def _separated(rows: list[Row]) -> list[str]:
+    _, others = _plain([row for row in rows if row["stage"] == "finetune" and row["above"] is not None])
+    others = [row for row in others if row["train"]["mean"] is not None]
+    if not others:
+        return []
+    best = max(others, key=lambda row: row["train"]["mean"])
+    return [
+        f"{label(best['method'])} sets hidden positives further apart from negatives than {label(BASELINE)} in "
+        f"{best['above']} of {best['of']} classes (fine-tuned, training images)."
+    ]
+
+
+def _right(rows: list[Row]) -> list[str]:
+    plain, _ = _plain([row for row in rows if row["stage"] == "finetune" and row["accuracy"]["mean"] is not None])
+    return [_accuracy(row) for row in list(plain.values())[:_AUDITED]]
+
+
+def _accuracy(row: dict[str, Any]) -> str:
+    right, base, part = (100 * row[key]["mean"] for key in ("accuracy", "baseline_all_unknown_negative", "coverage"))
+    side = "above" if right >= base else "below"
+    return (
+        f"{label(row['method'])}'s pseudo-labels cover {part:.1f}% of the unknown training labels and are right in "
+        f"{right:.2f}% of these, {abs(right - base):.2f} points {side} the rate of calling every unknown label absent."
+    )

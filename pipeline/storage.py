@@ -1,0 +1,240 @@
+"""The only reader and writer of files between stages: atomic, strict, byte-deterministic.
+
+Every writer fills a temporary name in the target's folder, fsyncs it and renames it over the target, so that an
+interrupted run leaves the earlier file as it was. HDF5 files carry ``complete = 1`` once they are whole; readers open
+them in mode "r" and refuse a file without that mark.
+"""
+
+import csv
+import hashlib
+import io
+import json
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import h5py
+
+
+class StorageError(RuntimeError):
+    """A file that a stage needs is absent, unreadable or incomplete; the message names it."""
+
+
+# ---------------------------------------------------------------------------------------------- bytes and text
+@contextmanager
+def _replacing(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary name beside ``path``; rename it over ``path`` when the block ends without an error."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with open(temporary, "rb") as handle:
+            os.fsync(handle.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_bytes(path: str | Path, data: bytes) -> None:
+    """Write ``data`` to ``path`` atomically, creating parent folders."""
+    with _replacing(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write UTF-8 text to ``path`` atomically, with a final line feed."""
+    write_bytes(path, (text.rstrip("\n") + "\n").encode())
+
+
+def _read_bytes(path: str | Path) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read ({error.strerror or error}); run the stage that makes it") from error
+
+
+def sha256(path: str | Path) -> str:
+    """Return the hexadecimal SHA-256 of a file's content."""
+    digest = hashlib.sha256()
+    try:
+        with open(path, "rb") as handle:
+            while block := handle.read(1 << 20):
+                digest.update(block)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read ({error.strerror or error})") from error
+    return digest.hexdigest()
+
+
+# ---------------------------------------------------------------------------------------------- JSON and TSV
+def _plain(value: Any, where: str) -> Any:
+    """Cast numpy scalars and arrays to plain Python and refuse what strict JSON cannot hold."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item, f"{where}.{key}") for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(item, f"{where}[{position}]") for position, item in enumerate(value)]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{where}: {value} has no place in strict JSON; write null and a reason")
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise ValueError(f"{where}: {type(value).__name__} has no JSON form")
+
+
+def write_json(path: str | Path, content: Any) -> None:
+    """Write strict JSON (sorted keys, no NaN).
+
+    Args:
+        path: Target file.
+        content: Nested dicts, lists, numpy arrays and scalars.
+
+    Raises:
+        ValueError: ``content`` holds NaN, an infinity or an object without JSON form; the key is named.
+    """
+    text = json.dumps(_plain(content, "$"), sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)
+    write_text(path, text)
+
+
+def read_json(path: str | Path) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        StorageError: The file is absent or not JSON.
+    """
+    try:
+        return json.loads(_read_bytes(path))
+    except json.JSONDecodeError as error:
+        raise StorageError(f"{path}: not JSON ({error})") from error
+
+
+def write_tsv(path: str | Path, rows: list[dict[str, Any]], columns: list[str] | None = None) -> None:
+    """Write a table of tab-separated values; floats keep full precision, None becomes an empty field.
+
+    Args:
+        path: Target file.
+        rows: One dict a row.
+        columns: Column order; by default the keys in the order in which the rows bring them up.
+    """
+    columns = columns or list(dict.fromkeys(key for row in rows for key in row))
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, columns, delimiter="\t", lineterminator="\n", restval="", extrasaction="raise")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({key: "" if value is None else _plain(value, key) for key, value in row.items()})
+    write_text(path, buffer.getvalue())
+
+
+def read_tsv(path: str | Path) -> list[dict[str, str]]:
+    """Read a table of tab-separated values as strings; an empty field stays an empty string."""
+    return list(csv.DictReader(io.StringIO(_read_bytes(path).decode()), delimiter="\t"))
+
+
+def write_summary(path: str | Path, title: str, lines: list[str]) -> None:
+    """Write a stage's ``summary.md``: what went in, what came out, counts, warnings, how to read the files."""
+    write_text(path, "\n".join([f"# {title}", "", *lines]))
+
+
+# ---------------------------------------------------------------------------------------------- torch
+def write_torch(path: str | Path, content: Any) -> None:
+    """Save tensors, strings, numbers, lists and dicts with torch.
+
+    The archive is made in memory: torch writes the file's own name into it, so a temporary name would change the bytes.
+    """
+    import torch
+
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    write_bytes(path, buffer.getvalue())
+
+
+def read_torch(path: str | Path, device: str = "cpu") -> Any:
+    """Load what ``write_torch`` saved; nothing but tensors and plain data is ever unpickled.
+
+    Raises:
+        StorageError: The file is absent, damaged or holds other objects.
+    """
+    import pickle
+
+    import torch
+
+    try:
+        return torch.load(io.BytesIO(_read_bytes(path)), map_location=device, weights_only=True)
+    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, KeyError) as error:
+        raise StorageError(f"{path}: not a file of tensors and plain data ({str(error).splitlines()[0]})") from error
+
+
+# ---------------------------------------------------------------------------------------------- HDF5
+@contextmanager
+def create_hdf5(path: str | Path) -> "Iterator[h5py.File]":
+    """Yield a new HDF5 file under a temporary name; mark it complete and put it in place when the block ends well."""
+    import h5py
+
+    with _replacing(path) as temporary:
+        with h5py.File(temporary, "w", track_order=True) as file:
+            yield file
+            file.attrs["complete"] = 1
+
+
+@contextmanager
+def open_hdf5(path: str | Path) -> "Iterator[h5py.File]":
+    """Yield an HDF5 file opened for reading.
+
+    Raises:
+        StorageError: The file is absent, not HDF5, or was not finished by its writer.
+    """
+    import h5py
+
+    if not Path(path).is_file():
+        raise StorageError(f"{path}: no such file; run the stage that makes it")
+    try:
+        file = h5py.File(path, "r")
+    except OSError as error:
+        raise StorageError(f"{path}: not a readable HDF5 file ({error})") from error
+    with file:
+        if file.attrs.get("complete") != 1:
+            raise StorageError(f"{path}: its writer was interrupted (no 'complete' mark); run that stage again")
+        yield file
+
+
+def put(
+    file: "h5py.File", name: str, array: Any, *, axes: str, units: str, compress: bool = False
+) -> "h5py.Dataset":
+    """Store one array with what a reader must know about it.
+
+    Args:
+        file: An open file of ``create_hdf5``.
+        name: Dataset name.
+        array: Numeric array, or a sequence of strings.
+        axes: What each axis is, e.g. "image, class".
+        units: What a value means, e.g. "logit".
+        compress: Whether to compress (lossless); pays for sparse integers, not for noise.
+
+    Returns:
+        The new dataset.
+    """
+    import h5py
+
+    if not isinstance(array, np.ndarray):
+        array = np.asarray(array)
+    options: dict[str, Any] = {"compression": "gzip", "shuffle": True} if compress and array.size else {}
+    if array.dtype.kind in "UO":
+        options["dtype"] = h5py.string_dtype()
+        array = array.astype(object)
+    dataset = file.create_dataset(name, data=array, **options)
+    dataset.attrs["axes"] = axes
+    dataset.attrs["units"] = units
+    return dataset
+
+
+def strings(dataset: Any) -> list[str]:
+    """Return a string dataset of an HDF5 file as Python strings."""
+    return [str(text) for text in dataset.asstr()[()]]

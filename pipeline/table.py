@@ -1,0 +1,209 @@
+"""The table of a dataset: which images, which classes, the whole truth, and which row belongs to which split.
+
+Every source turns its own layout into one `Dataset`: a `Table`, a way to each row's picture, a report of what was read.
+Source: ours. Files are HDF5, one dataset per field, in table row order.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline import storage
+
+SPLITS = ("train", "val", "test")  # the number of a split is its place here
+
+
+class SourceError(ValueError):
+    """A dataset on disk is not what its source expects; the message names the file, line, id or class."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """What is known about a dataset of N images and C classes.
+
+    Args:
+        classes: C names, unique, not empty, in column order.
+        paths: N relative paths with forward slashes, unicode NFC, unique, in row order; they name images in reports
+            and predictions.
+        truth: (N, C) int8, 1 present, 0 absent; 0 where `scored` is False.
+        scored: (N, C) bool, False for a cell whose truth is not known (a difficult VOC cell under the policy
+            "ignore"): left out of metrics and audits.
+        split: (N,) uint8, 0 train, 1 val, 2 test.
+        official: (N,) uint8, 0 where the dataset's makers count the image as training, 1 where as test; the
+            literature's protocol draws labels per official part, before the training part is cut in train and val.
+
+    Raises:
+        ValueError: a field has the wrong type, shape or values; the message names the field and the first offender.
+    """
+
+    classes: tuple[str, ...]
+    paths: tuple[str, ...]
+    truth: np.ndarray
+    scored: np.ndarray
+    split: np.ndarray
+    official: np.ndarray
+
+    def __post_init__(self) -> None:
+        """Check every field.
+
+        Raises:
+            ValueError: As the class says.
+        """
+        _check_names("classes", self.classes)
+        _check_names("paths", self.paths)
+        for path in self.paths:
+            if (form := relative_path(path)) != path:
+                raise ValueError(f"table: paths: {path!r} is not in the form of relative_path, {form!r}")
+        n, c = len(self.paths), len(self.classes)
+        for name, kind, shape in (
+            ("truth", np.int8, (n, c)),
+            ("scored", np.bool_, (n, c)),
+            ("split", np.uint8, (n,)),
+            ("official", np.uint8, (n,)),
+        ):
+            array = getattr(self, name)
+            if not isinstance(array, np.ndarray) or array.dtype != kind:
+                found = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
+                raise ValueError(f"table: {name} is {found}, expected an array of {np.dtype(kind)}")
+            if array.shape != shape:
+                raise ValueError(f"table: {name} has shape {array.shape}, expected {shape} (paths, classes)")
+        for name, highest in (("truth", 1), ("split", len(SPLITS) - 1), ("official", 1)):
+            array = getattr(self, name)
+            wrong = np.argwhere((array < 0) | (array > highest))
+            if len(wrong):
+                place = tuple(int(i) for i in wrong[0])
+                path = self.paths[place[0]]
+                raise ValueError(f"table: {name} holds {array[place]} at {place} ({path}), expected 0 to {highest}")
+        unknown = np.argwhere(~self.scored & (self.truth == 1))
+        if len(unknown):
+            row, column = unknown[0]
+            raise ValueError(
+                f"table: truth is 1 where scored is False, for {self.paths[row]} and class {self.classes[column]}"
+            )
+        leaked = np.flatnonzero((self.official == 1) & (self.split != 2))
+        if len(leaked):
+            where = SPLITS[self.split[leaked[0]]]
+            raise ValueError(f"table: {self.paths[leaked[0]]} is an official test image in the {where} split")
+
+    def rows(self, split_name: str) -> np.ndarray:
+        """Give the rows of a split.
+
+        Args:
+            split_name: "train", "val" or "test".
+
+        Returns:
+            (R,) int64 row numbers, ascending.
+
+        Raises:
+            ValueError: no split has that name.
+        """
+        if split_name not in SPLITS:
+            raise ValueError(f"table: no split {split_name!r}, only {', '.join(SPLITS)}")
+        return np.flatnonzero(self.split == SPLITS.index(split_name)).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What a source read.
+
+    Args:
+        table: The table.
+        image: Row number -> the row's picture: an (h, w, 3) uint8 RGB array of any size, or the path of an image
+            file, which whoever packs it decodes. Called from several threads.
+        report: What was read, what was skipped and why; plain JSON values without paths of this machine. A list of
+            strings under "warnings" is shown to the user.
+    """
+
+    table: Table
+    image: Callable[[int], np.ndarray | Path]
+    report: dict[str, Any] = field(default_factory=dict)
+
+
+def relative_path(text: str) -> str:
+    r"""Bring a path found in a data file into the one form used as an image's name.
+
+    Args:
+        text: A path relative to the dataset, with / or \ between its parts, in any unicode form.
+
+    Returns:
+        The path in NFC with forward slashes, without empty and `.` parts.
+
+    Raises:
+        ValueError: the path is empty, absolute (also `C:` and `\\host`), climbs with `..`, or holds control characters.
+    """
+    path = unicodedata.normalize("NFC", text).replace("\\", "/")
+    if any(unicodedata.category(letter) == "Cc" for letter in path):
+        raise ValueError(f"path {text!r} holds a control character")
+    if path.startswith("/") or re.match(r"[A-Za-z]:", path):
+        raise ValueError(f"path {text!r} is absolute")
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if not parts:
+        raise ValueError(f"path {text!r} is empty")
+    if ".." in parts:
+        raise ValueError(f"path {text!r} climbs out of its folder")
+    return "/".join(parts)
+
+
+def write_table(path: Path | str, table: Table) -> None:
+    """Write a table.
+
+    Args:
+        path: The HDF5 file; an earlier one is replaced only when the new one is complete.
+        table: The table.
+    """
+    with storage.create_hdf5(path) as file:
+        storage.put(file, "classes", np.array(table.classes, dtype=object), axes="class", units="name")
+        storage.put(file, "paths", np.array(table.paths, dtype=object), axes="image", units="relative path")
+        storage.put(file, "truth", table.truth, axes="image, class", units="1 present, 0 absent", compress=True)
+        storage.put(file, "scored", table.scored, axes="image, class", units="truth is known", compress=True)
+        storage.put(file, "split", table.split, axes="image", units="0 train, 1 val, 2 test")
+        storage.put(file, "official", table.official, axes="image", units="0 official training, 1 official test")
+
+
+def read_table(path: Path | str) -> Table:
+    """Read a table.
+
+    Args:
+        path: The HDF5 file.
+
+    Returns:
+        The table, checked.
+
+    Raises:
+        StorageError: the file is absent, damaged, incomplete, lacks a field or holds an impossible one.
+    """
+    with storage.open_hdf5(path) as file:
+        try:
+            return Table(
+                classes=tuple(storage.strings(file["classes"])),
+                paths=tuple(storage.strings(file["paths"])),
+                **{name: file[name][()] for name in ("truth", "scored", "split", "official")},
+            )
+        except (KeyError, ValueError, TypeError, OSError) as error:
+            raise storage.StorageError(f"{path}: no readable table: {error}") from error
+
+
+def _check_names(what: str, names: tuple[str, ...]) -> None:
+    """Refuse names that are no strings, empty, padded, not NFC, with control characters, or there twice.
+
+    Raises:
+        ValueError: As said; the message names the offender.
+    """
+    if not isinstance(names, tuple) or not names:
+        raise ValueError(f"table: {what} must be a tuple of at least one name")
+    seen: set[str] = set()
+    for place, name in enumerate(names):
+        if not isinstance(name, str) or not name.strip():
+            raise ValueError(f"table: {what}: number {place} is {name!r}, expected a name")
+        if name != name.strip() or any(unicodedata.category(letter) == "Cc" for letter in name):
+            raise ValueError(f"table: {what}: {name!r} has blanks around it or a control character in it")
+        if name != unicodedata.normalize("NFC", name):
+            raise ValueError(f"table: {what}: {name!r} is not in unicode form NFC")
+        if name in seen:
+            raise ValueError(f"table: {what}: {name!r} is there twice")
+        seen.add(name)

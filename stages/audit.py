@@ -1,0 +1,216 @@
+"""Audit what the runs of one dataset and seed believed of unknown cells: ``python -m stages.audit DATASET SEED``.
+
+Reads data/prepare/<dataset>/table.h5, data/simulate/<dataset>/observed.h5 and runs/<stage>/<key>/{labels,logits}.h5 of
+every run that params.yaml names; writes analyses/audit/<dataset>-<seed>/. No torch.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from pipeline import config, storage
+from pipeline.audits import calibration, pseudo_labels
+from pipeline.table import Table, read_table
+from stages import entry
+
+KINDS = ("newly_added", "cumulative")
+
+
+def audit(root: Path, dataset: str, seed: int) -> None:
+    """Audit pseudo-labels and calibration of all runs of a dataset at one training seed.
+
+    Args:
+        root: Project root.
+        dataset: Name of a dataset.
+        seed: Training seed.
+    """
+    params = config.load(root / "params.yaml")
+    bins = params.settings("audit", dataset).bins
+    table = read_table(root / "data" / "prepare" / dataset / "table.h5")
+    with storage.open_hdf5(root / "data" / "simulate" / dataset / "observed.h5") as file:
+        observed = {name: file[name][()] for name in ("single", "all", "negatives")}
+    none = np.zeros_like(table.truth)
+    train = table.rows("train")
+    base = pseudo_labels.figures(table.truth[train], observed["single"][train], none[train], table.scored[train])
+
+    runs: list[dict[str, Any]] = []
+    tables: dict[str, list[dict[str, Any]]] = {"rounds": [], "per_class": [], "calibration": []}
+    planned = [(stage, *run) for stage in config.TRAINING_STAGES for run in params.keys(stage, dataset, seed)]
+    for stage, key, method, _ in tqdm(planned, desc="audit", unit="run", disable=None):
+        name = {"stage": stage, "key": key, "method": method}
+        run, rows = _audit_run(root / "runs" / stage / key, table, observed, bins)
+        runs.append(name | run)
+        for kind, found in rows.items():
+            tables[kind] += [name | row for row in found]
+
+    record = {
+        "dataset": dataset,
+        "seed": seed,
+        "bins": bins,
+        "images": len(train),
+        "classes": list(table.classes),
+        **{field: base[field] for field in ("unknown", "hidden_positives", "baseline_all_unknown_negative")},
+        "runs": runs,
+        "skipped": [
+            {"stage": run["stage"], "key": run["key"], "reason": run["reason"]} for run in runs if run["reason"]
+        ],
+    }
+    folder = root / "analyses" / "audit" / f"{dataset}-{seed}"
+    storage.write_json(folder / "audit.json", record)
+    head, counts = ["stage", "key", "method"], list(base)
+    columns = {
+        "rounds": [*head, "round", "epoch", "selected", "kind", *counts, "dropped", "flipped"],
+        "per_class": [*head, "epoch", "class", *counts],
+        "calibration": [
+            *head, "quantity", "split", "bin", "lower", "upper", "cells", "true_positives", "fraction", "mean_belief",
+            "mean_weight", "reference",
+        ],
+    }  # fmt: skip
+    for kind, rows in tables.items():
+        storage.write_tsv(folder / f"{kind}.tsv", rows, columns[kind])
+    storage.write_summary(folder / "summary.md", f"Audit of {dataset}, seed {seed}", _summary(record, table))
+
+
+def _audit_run(
+    folder: Path, table: Table, observed: dict[str, np.ndarray], bins: int
+) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
+    """Return a run's entry of audit.json and its rows of the three tables."""
+    train, val = table.rows("train"), table.rows("val")
+    with storage.open_hdf5(folder / "logits.h5") as file:
+        chosen, logits = int(file.attrs["epoch"]), file["val"][()]
+    _check_shape(folder / "logits.h5", "val", logits.shape, (len(val), len(table.classes)))
+    rows: dict[str, list[dict[str, Any]]] = {"rounds": [], "per_class": [], "calibration": []}
+    with storage.open_hdf5(folder / "labels.h5") as file:
+        given = str(file.attrs.get("labels", "single"))
+        belief, weight, stored = file["belief"][()], file["weight"][()], file["pseudo_label"]
+        _check_shape(folder / "labels.h5", "belief", belief.shape, (len(train), len(table.classes)))
+        truth, known, scored = table.truth[train], observed[given][train], table.scored[train]
+        reason, rounds, epochs = None, [], file["round_epoch"][()].tolist()
+        if not stored.shape[0]:
+            reason = str(stored.attrs.get("reason", file.attrs.get("reason", "the run stored no pseudo-labels")))
+        else:
+            _check_shape(folder / "labels.h5", "pseudo_label", stored.shape[1:], belief.shape)
+            rounds = pseudo_labels.audit(truth, known, stored, scored)
+        in_force = [number for number, epoch in enumerate(epochs) if epoch <= chosen]
+        selected = in_force[-1] if in_force else None
+        if selected is not None:
+            classes = pseudo_labels.by_class(truth, known, stored[selected], scored)
+            rows["per_class"] = [
+                {"epoch": epochs[selected], "class": name, **counts}
+                for name, counts in zip(table.classes, classes, strict=True)
+            ]
+    for position, entries in enumerate(rounds):
+        entries |= {"epoch": epochs[position], "selected": int(position == selected)}
+        place = {name: entries[name] for name in ("round", "epoch", "selected")}
+        for kind in KINDS:
+            counts = {name: value for name, value in entries[kind].items() if not name.startswith("per_class_")}
+            changes = {name: entries[name] for name in ("dropped", "flipped")} if kind == "newly_added" else {}
+            rows["rounds"].append(place | {"kind": kind} | counts | changes)
+
+    curves = {
+        "belief": ("train", calibration.curve(belief, truth, (known == 0) & scored, bins=bins, weight=weight)),
+        "probability": ("val", _val_curve(logits, table, observed["single"], bins)),
+    }
+    summaries = {}
+    for quantity, (split, bars) in curves.items():
+        cells = sum(bar["cells"] for bar in bars)
+        summaries[quantity] = {
+            "split": split,
+            "cells": cells,
+            "error": calibration.error(bars),
+            "reason": None if cells else f"no unknown cell in {split} under the labels that are given",
+        }
+        rows["calibration"] += [{"quantity": quantity, "split": split, **bar} for bar in bars if bar["cells"]]
+    run = {
+        "epoch": chosen,
+        "labels": given,
+        "reason": reason,
+        "rounds": rounds,
+        "chosen": rounds[selected]["cumulative"] if selected is not None else None,
+        "calibration": summaries,
+    }
+    return run, rows
+
+
+def _val_curve(logits: np.ndarray, table: Table, single: np.ndarray, bins: int) -> list[dict[str, Any]]:
+    """Return the calibration of probabilities on val's unannotated cells, with k(p) beside."""
+    val = table.rows("val")
+    truth, known, scored = table.truth[val], single[val], table.scored[val]
+    positives = int(((truth == 1) & scored).sum())
+    labelled = float(((known == 1) & scored).sum() / positives) if positives else None
+    with np.errstate(over="ignore"):  # exp(-z) of a very negative logit is infinite, and 1 / inf the right 0
+        probability = 1 / (1 + np.exp(-logits.astype(np.float64)))
+    bars = calibration.curve(probability, truth, (known == 0) & scored, bins=bins)
+    for bar in bars:
+        bar["reference"] = calibration.reference(bar["mean_belief"], labelled) if labelled and bar["cells"] else None
+    return bars
+
+
+def _check_shape(path: Path, name: str, found: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    if found != wanted:
+        raise storage.StorageError(f"{path}: `{name}` is {found}, the table asks for {wanted}; run that stage again")
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.2f}"
+
+
+def _summary(record: dict[str, Any], table: Table) -> list[str]:
+    audited = [run for run in record["runs"] if not run["reason"]]
+    lines = [
+        f"{len(record['runs'])} runs of the grid and the variants at this seed; {len(audited)} with pseudo-labels.",
+        f"Training split: {record['images']} images, {len(table.classes)} classes, {record['unknown']} unknown cells,"
+        f" {record['hidden_positives']} of them hidden positives.",
+        f"Base rate: calling every unknown cell negative is right in"
+        f" {_percent(record['baseline_all_unknown_negative'])} % of them. Read every accuracy against it.",
+    ]
+    left_out = int((~table.scored).sum())
+    if left_out:
+        lines.append(f"Left out: {left_out} cells of the whole table whose truth is not known (`scored` is False).")
+    lines += [
+        "",
+        "## Pseudo-labels in force after the chosen epoch (percent)",
+        "",
+        "| stage | run | epoch | coverage | negatives right | base rate | positives right | hidden positives found |"
+        " hidden positives called negative |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    fields = (
+        "coverage", "negative_accuracy", "baseline_all_unknown_negative",
+        "positive_precision", "hidden_positive_recall", "hidden_positive_miss_rate",
+    )  # fmt: skip
+    for run in audited:
+        values = [_percent(None if run["chosen"] is None else run["chosen"][field]) for field in fields]
+        lines.append(f"| {run['stage']} | {run['key']} | {run['epoch']} | {' | '.join(values)} |")
+    lines += ["", "## Calibration error (mean over unknown cells, 0 is best)", ""]
+    lines += ["| stage | run | belief, train | probability, val |", "| --- | --- | --- | --- |"]
+    for run in record["runs"]:
+        errors = [run["calibration"][name]["error"] for name in ("belief", "probability")]
+        shown = ["-" if value is None else f"{value:.4f}" for value in errors]
+        lines.append(f"| {run['stage']} | {run['key']} | {' | '.join(shown)} |")
+    lines += ["", "## Runs without pseudo-labels", ""]
+    reasons: dict[str, list[str]] = {}
+    for run in record["skipped"]:
+        reasons.setdefault(run["reason"], []).append(f"{run['stage']}/{run['key']}")
+    lines += [f"- {reason}: {', '.join(keys)}" for reason, keys in reasons.items()] or ["- none"]
+    return [
+        *lines,
+        "",
+        "## Files",
+        "",
+        "- `rounds.tsv`: one row for each run, round and kind. `cumulative` counts all labels in force after the round,"
+        " `newly_added` those that the round before did not give the same way; `dropped` and `flipped` count cells that"
+        " lost their label or changed its sign. `selected` marks the last round up to the chosen epoch.",
+        "- `per_class.tsv`: the selected round by class. Fractions are in [0, 1]; an empty field had no denominator.",
+        "- `calibration.tsv`: share of true positives among unknown cells by belief, in equal bins of [0, 1]; bins"
+        " without cells are left out. `belief` is the method's own at the chosen epoch on train, `probability` the"
+        " network's on val; `reference` is the share that a calibrated probability would imply,"
+        " k(p) = (1 - a) p / (1 - a p).",
+        "- `audit.json`: the same by run; every round also has its counts by class.",
+    ]
+
+
+if __name__ == "__main__":
+    entry.run(audit)

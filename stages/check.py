@@ -1,0 +1,447 @@
+"""Preflight: ``python -m stages.check`` finds, in seconds and without torch, what would fail after hours.
+
+It checks the schema of params.yaml, that every method and source of the grid exists and accepts its settings, that each
+stage gives each method what it reads, that raw data is there, and that every dep of every resolved DVC stage is an out
+of another stage or a file at hand: DVC itself would train for hours before it met a missing head, or be content with
+one that a removed run left behind. All problems are listed at once, each with its key. Folders of removed runs are
+named; ``--remove-leftovers`` deletes them.
+"""
+
+import argparse
+import ast
+import re
+import shutil
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path, PurePath
+from typing import Any
+
+from pydantic import ValidationError
+
+from pipeline.config import (
+    NAME,
+    TRAINING_STAGES,
+    ConfigError,
+    LabelEmbeddingHead,
+    Params,
+    Strict,
+    Training,
+    explain,
+    load,
+)
+
+RUN_FOLDERS = ("runs", "analyses")
+SETTINGS_MODULES = {"__future__", "collections", "math", "pathlib", "pipeline", "pydantic", "re", "typing"}
+"""Top-level modules that a settings schema may draw on: they load fast."""
+CONTINUES = {"finetune": "linear_init", "lac": "end_to_end"}
+"""Training stages that start from another stage's network."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the source text of a method or source file says.
+
+    Attributes:
+        settings: Its schema.
+        views: Augmented views that the method asks for.
+        needs: What the method reads beside logits.
+    """
+
+    settings: type[Strict]
+    views: tuple[str, ...] = ("weak",)
+    needs: frozenset[str] = frozenset()
+
+
+# ---------------------------------------------------------------------------------------------- reading source text
+def _defined(node: ast.stmt) -> list[str]:
+    """Return the names that a top-level statement binds."""
+    if isinstance(node, ast.ClassDef | ast.FunctionDef):
+        return [node.name]
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return [(alias.asname or alias.name).split(".")[0] for alias in node.names]
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def _settings(tree: ast.Module, label: str) -> type[Strict]:
+    """Execute ``class Settings`` and the top-level statements that it draws on, nothing else.
+
+    Args:
+        tree: A parsed module.
+        label: Its path, for messages.
+
+    Returns:
+        The schema.
+
+    Raises:
+        ConfigError: There is none, or it needs a module that is slow to load.
+    """
+    defines = {name: node for node in tree.body for name in _defined(node)}
+    if not isinstance(defines.get("Settings"), ast.ClassDef):
+        raise ConfigError(f"{label}: has no `class Settings(Strict)`")
+    wanted, todo = {"Settings"}, ["Settings"]
+    while todo:
+        names = {node.id for node in ast.walk(defines[todo.pop()]) if isinstance(node, ast.Name)}
+        fresh = (names & defines.keys()) - wanted
+        wanted |= fresh
+        todo += fresh
+    chosen = [node for node in tree.body if wanted.intersection(_defined(node))]
+    for node in chosen:
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        for module in modules:
+            if (
+                module.split(".")[0] not in SETTINGS_MODULES
+                or module.startswith("pipeline.")
+                and module != "pipeline.config"
+            ):
+                raise ConfigError(f"{label}: class Settings draws on `{module}`, which the preflight does not load")
+    space: dict[str, Any] = {"__name__": label}
+    exec(compile(ast.Module(chosen, []), label, "exec"), space)
+    return space["Settings"]
+
+
+def _literal(node: ast.expr | None) -> Any:
+    """Return the value of a literal, of ``frozenset(literal)`` or of nothing (None)."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("frozenset", "tuple"):
+        return ast.literal_eval(node.args[0]) if node.args else ()
+    return ast.literal_eval(node) if node is not None else None
+
+
+@cache
+def read_facts(path: Path) -> Facts:
+    """Read a method's or source's schema, views and needs from its file without importing it.
+
+    Args:
+        path: A file of pipeline/methods or pipeline/sources.
+
+    Returns:
+        What the text says.
+
+    Raises:
+        ConfigError: The file does not parse, or does not say it in literals.
+    """
+    label = "/".join(path.parts[-3:])
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        settings = _settings(tree, label)
+        defines = {name: node for node in tree.body for name in _defined(node)}
+        method = defines.get("METHOD")
+        chosen = (
+            defines.get(method.value.id)
+            if isinstance(method, ast.Assign) and isinstance(method.value, ast.Name)
+            else None
+        )
+        values = {
+            name: node.value
+            for node in getattr(chosen, "body", [])
+            for name in _defined(node)
+            if hasattr(node, "value")
+        }
+        views, needs = _literal(values.get("views")), _literal(values.get("needs"))
+    except ConfigError:
+        raise
+    except (SyntaxError, ValueError) as error:
+        raise ConfigError(f"{label}: cannot be read without running it ({error})") from error
+    return Facts(settings, tuple(views or ("weak",)), frozenset(needs or ()))
+
+
+def _facts(root: Path, folder: str, name: str, key: str) -> Facts:
+    path = root / "pipeline" / folder / f"{name}.py"
+    if name in ("base", "__init__") or not NAME.fullmatch(name) or not path.is_file():
+        names = sorted(file.stem for file in path.parent.glob("*.py") if file.stem not in ("base", "__init__"))
+        raise ConfigError(f"{key}: `{name}` has no file pipeline/{folder}/{name}.py; there are {', '.join(names)}")
+    return read_facts(path)
+
+
+def _validate(facts: Facts, block: dict[str, Any], key: str) -> None:
+    try:
+        facts.settings.model_validate(block)
+    except ValidationError as error:
+        raise ConfigError(explain(error, key)) from error
+
+
+# ---------------------------------------------------------------------------------------------- params
+def data_problems(root: Path, params: Params) -> list[str]:
+    """Check each dataset's source, its settings, its raw data and the backbone's file.
+
+    Args:
+        root: Project root.
+        params: The checked parameters.
+
+    Returns:
+        One line for each problem.
+    """
+    problems = []
+    for dataset in params.grid.datasets:
+        key = f"prepare.{dataset}"
+        block = params.settings("prepare", dataset)
+        source = block.get("source")
+        if not isinstance(source, str):
+            problems.append(f"{key}.source: names no file of pipeline/sources")
+            continue
+        try:
+            _validate(_facts(root, "sources", source, f"{key}.source"), block, key)
+        except ConfigError as error:
+            problems += str(error).splitlines()
+        raw = block.get("root")
+        if isinstance(raw, str) and not (root / raw).is_dir():
+            problems.append(f"{key}.root: no folder {raw}; name it with `make repro PROFILE=... ROOT=folder`")
+        file = getattr(params.settings("backbone", dataset), "file", None)
+        if file is not None and not (root / file).is_file():
+            problems.append(f"backbone.{dataset}.file: no file {file}")
+    return problems
+
+
+def available(settings: Training) -> frozenset[str]:
+    """Tell which words of a method's ``needs`` a training stage can meet.
+
+    Args:
+        settings: The stage's settings.
+
+    Returns:
+        Words of pipeline.methods.base.NEEDS.
+    """
+    words = {"epoch_logits", "expected_positives"}
+    return frozenset(words | {"embeddings"} if isinstance(settings.head, LabelEmbeddingHead) else words)
+
+
+def _run_problems(root: Path, params: Params, stage: str, dataset: str, method: str, what: str | None) -> Iterable[str]:
+    """Yield what keeps one training run from starting."""
+    where = f"variants.{stage}.{what}" if what else f"grid.{stage}"
+    try:
+        settings, own = params.run(stage, dataset, method, what)
+        facts = _facts(root, "methods", method, where)
+        if what is not None:
+            _validate(facts, own, f"{where}.set.method")
+    except ConfigError as error:
+        yield from str(error).splitlines()
+        return
+    block = f"{stage}.{dataset}"
+    if stage == "linear_init":
+        if len(facts.views) > 1:
+            yield f"{where}: `{method}` compares {len(facts.views)} views of an image; cached features hold no views"
+        if isinstance(settings.head, LabelEmbeddingHead):
+            yield f"{block}.head: `{settings.head.kind}` reads maps; cached features hold none"
+        if settings.flip and not params.settings("features", dataset).mirrored:
+            yield f"{block}.flip: needs the mirrored view in the feature cache (features.{dataset}.mirrored)"
+    elif "strong" in facts.views and settings.strong is None:
+        yield f"{block}.strong: is null, and `{method}` ({where}) asks for a strong view"
+    if unmet := sorted(facts.needs - available(settings)):
+        yield f"{where}: `{method}` needs {', '.join(unmet)}, which {block}.head `{settings.head.kind}` does not give"
+    if "expected_positives" in facts.needs and dataset not in params.expected_positives:
+        yield f"expected_positives.{dataset}: is missing, and `{method}` ({where}) needs it"
+    if stage in CONTINUES:
+        before = params.settings(CONTINUES[stage], dataset).head
+        if settings.head != before:
+            yield f"{block}.head: differs from {CONTINUES[stage]}.{dataset}.head, whose weights it starts from"
+
+
+def run_problems(root: Path, params: Params) -> list[str]:
+    """Check each training run of the grid and of the variants.
+
+    Args:
+        root: Project root.
+        params: The checked parameters.
+
+    Returns:
+        One line for each problem, none twice.
+    """
+    problems = []
+    for stage in TRAINING_STAGES:
+        for dataset in params.grid.datasets:
+            for method in getattr(params.grid, stage):
+                problems += _run_problems(root, params, stage, dataset, method, None)
+        for key, variant in getattr(params.variants, stage).items():
+            for axis, value, values in (
+                ("datasets", variant.dataset, params.grid.datasets),
+                ("seeds", variant.seed, params.grid.seeds),
+            ):
+                if value not in values:
+                    problems.append(f"variants.{stage}.{key}: {value} is not in grid.{axis}")
+            problems += _run_problems(root, params, stage, variant.dataset, variant.method, key)
+    for dataset in params.grid.datasets:
+        stage = params.settings("landscape", dataset).stage
+        for method in params.grid.landscape:
+            if method not in getattr(params.grid, stage):
+                problems.append(f"grid.landscape: `{method}` is not in grid.{stage}, whose networks it looks at")
+    return list(dict.fromkeys(problems))
+
+
+def settings_problems(root: Path, params: Params) -> list[str]:
+    """Check every block of ``methods``, also for datasets and methods that the grid does not run now.
+
+    Args:
+        root: Project root.
+        params: The checked parameters.
+
+    Returns:
+        One line for each problem.
+    """
+    problems = []
+    for method, section in params.methods.items():
+        for dataset in section:
+            try:
+                facts = _facts(root, "methods", method, "methods")
+                _validate(facts, params.method(method, dataset), f"methods.{method}.{dataset}")
+            except ConfigError as error:
+                problems += str(error).splitlines()
+    return problems
+
+
+def params_problems(root: Path, params: Params) -> list[str]:
+    """Check what the schema cannot: params against the project's files and against each other.
+
+    Args:
+        root: Project root.
+        params: The checked parameters.
+
+    Returns:
+        One line for each problem.
+    """
+    return data_problems(root, params) + run_problems(root, params) + settings_problems(root, params)
+
+
+# ---------------------------------------------------------------------------------------------- the graph
+def _under(path: PurePath, folders: Iterable[PurePath]) -> bool:
+    return any(path == folder or folder in path.parents for folder in folders)
+
+
+def _hint(dep: PurePath, params: Params) -> str:
+    """Return which grid entry makes a run's file, where the path is one."""
+    match = re.fullmatch(r"runs/([a-z_]+)/([a-z0-9_]+)-([a-z0-9_]+)-(\d+)/.+", dep.as_posix())
+    if not match or match[1] not in TRAINING_STAGES:
+        return ""
+    stage, dataset, method, seed = match.groups()
+    if method not in getattr(params.grid, stage):
+        return f"; add {method} to grid.{stage}"
+    return f"; it is made for dataset {dataset} in grid.datasets and seed {seed} in grid.seeds"
+
+
+def graph_problems(root: Path, params: Params) -> tuple[list[str], list[Path]]:
+    """Check that each dep of each resolved DVC stage can be met, and find what removed runs left.
+
+    Args:
+        root: Project root, which holds dvc.yaml and .dvc.
+        params: The checked parameters.
+
+    Returns:
+        One line for each problem, and the folders under runs/ and analyses/ that no stage makes.
+    """
+    from dvc.dependency import ParamsDependency
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+
+    base = root.resolve()
+    try:
+        with Repo(str(base)) as repo:
+            stages = [stage for stage in repo.index.stages if stage.outs]
+    except DvcException as error:
+        return [f"dvc.yaml: {error}"], []
+
+    def path(item: Any) -> PurePath:
+        place = Path(item.fs_path)
+        return PurePath(place.relative_to(base) if place.is_relative_to(base) else place)
+
+    outs = {path(out) for stage in stages for out in stage.outs}
+    made = {out.parts[0] for out in outs}
+    parents = {parent for out in outs for parent in out.parents} | outs
+    missing: dict[str, list[str]] = {}
+    for stage in stages:
+        for dep in stage.deps:
+            name = path(dep)
+            if isinstance(dep, ParamsDependency):
+                faults = [f"{name} has no {key}" for key in _absent(dep.params, base / name)]
+            elif name in parents or _under(name, outs):
+                faults = []
+            elif name.parts[0] in made:  # a folder of outs: what lies there unmade was left by a removed run
+                faults = [f"{name} is no stage's out{_hint(name, params)}"]
+            else:
+                faults = [] if (base / name).exists() else [f"{name} does not exist"]
+            for fault in faults:
+                missing.setdefault(fault, []).append(getattr(stage, "name", None) or stage.addressing)
+    problems = []
+    for fault, names in missing.items():
+        others = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        problems.append(f"dvc.yaml: {names[0]}{others}: dep {fault}")
+    return problems, _leftovers(base, parents, outs)
+
+
+def _absent(keys: Iterable[str], path: Path) -> list[str]:
+    """Return the dotted keys that a YAML file lacks."""
+    from dvc.fs import LocalFileSystem
+    from dvc.utils.serialize import load_path  # reads as DVC will
+
+    content = load_path(str(path), LocalFileSystem())
+    absent = []
+    for key in keys:
+        value: Any = content
+        for part in key.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        if value is None:
+            absent.append(key)
+    return absent
+
+
+def _leftovers(root: Path, parents: set[PurePath], outs: Iterable[PurePath]) -> list[Path]:
+    """Return the folders <top>/<stage>/<key> (or <top>/<stage>) under RUN_FOLDERS that belong to no stage."""
+    found = []
+    for top in RUN_FOLDERS:
+        for stage in sorted(path for path in (root / top).glob("*") if path.is_dir()):
+            keys = sorted(path for path in stage.iterdir() if path.is_dir())
+            strangers = [key for key in keys if not _stage_makes(key.relative_to(root), parents, outs)]
+            whole = not _stage_makes(stage.relative_to(root), parents, outs)
+            found += [stage] if whole else strangers
+    return [path.relative_to(root) for path in found]
+
+
+def _stage_makes(folder: PurePath, parents: set[PurePath], outs: Iterable[PurePath]) -> bool:
+    return folder in parents or _under(folder, outs)
+
+
+# ---------------------------------------------------------------------------------------------- all of it
+def check(root: Path = Path(".")) -> tuple[list[str], list[Path]]:
+    """Run the preflight.
+
+    Args:
+        root: Project root.
+
+    Returns:
+        One line for each problem, and the folders that removed runs left.
+    """
+    try:
+        params = load(root / "params.yaml")
+    except ConfigError as error:
+        return str(error).splitlines(), []
+    problems, leftovers = graph_problems(root, params)
+    return params_problems(root, params) + problems, leftovers
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Return the exit status of the command line."""
+    parser = argparse.ArgumentParser(prog="python -m stages.check", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--remove-leftovers", action="store_true", help="delete the folders of removed runs")
+    options = parser.parse_args(argv)
+    problems, leftovers = check()
+    for problem in problems:
+        print(f"error: {problem}", file=sys.stderr)
+    if leftovers and options.remove_leftovers:
+        for folder in leftovers:
+            shutil.rmtree(folder)
+            print(f"removed {folder}")
+    elif leftovers:
+        names = ", ".join(str(folder) for folder in leftovers)
+        print(
+            f"warning: left by runs that params.yaml no longer asks for: {names}; nothing shows them, but they lie in "
+            "folders that analyses depend on. `python -m stages.check --remove-leftovers` deletes them.",
+            file=sys.stderr,
+        )
+    if problems:
+        print(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}; nothing was run", file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

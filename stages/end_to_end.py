@@ -1,0 +1,35 @@
+"""Train the whole network from a fresh head: ``python -m stages.end_to_end DATASET METHOD SEED``."""
+
+from pathlib import Path
+
+from pipeline.networks.network import on_backbone
+from stages import entry, training
+
+
+def end_to_end(root: Path, dataset: str, method: str, seed: int, variant: str | None = None) -> None:
+    """Train backbone and head on images: the papers' plain protocol, and LAC's first stage.
+
+    Args:
+        root: Project root.
+        dataset: Name of a dataset.
+        method: Name of a method.
+        seed: Training seed.
+        variant: Key of a variant, or None for the grid's run.
+    """
+    run = training.job(root, "end_to_end", dataset, method, seed, variant)
+    weights = root / "weights" / dataset / "backbone.pt"
+    reads = [
+        weights,
+        root / "data" / "prepare" / dataset / "images.h5",
+        root / "data" / "simulate" / dataset / "observed.h5",
+    ]
+    training.execute(
+        run,
+        lambda: on_backbone(weights, run.settings.head.model_dump(), len(run.table.classes)),
+        lambda network: training.image_inputs(run, network),
+        reads,
+    )
+
+
+if __name__ == "__main__":
+    entry.run(end_to_end)

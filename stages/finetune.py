@@ -1,0 +1,42 @@
+"""Fine-tune the whole network from the linear head: ``python -m stages.finetune DATASET METHOD SEED``."""
+
+from pathlib import Path
+
+from pipeline import storage
+from pipeline.networks.network import Network, on_backbone
+from stages import entry, training
+
+
+def finetune(root: Path, dataset: str, method: str, seed: int, variant: str | None = None) -> None:
+    """Train backbone and head on images, from the head of linear_init.
+
+    Args:
+        root: Project root.
+        dataset: Name of a dataset.
+        method: Name of a method.
+        seed: Training seed.
+        variant: Key of a variant, or None for the grid's run.
+    """
+    run = training.job(root, "finetune", dataset, method, seed, variant)
+    weights = root / "weights" / dataset / "backbone.pt"
+    first = root / "runs" / "linear_init" / f"{dataset}-{method}-{seed}"
+    head = storage.read_torch(first / "weights.pt")["state"]
+
+    def make() -> Network:
+        network = on_backbone(weights, run.settings.head.model_dump(), len(run.table.classes))
+        network.load_state_dict(head, strict=False)
+        if set(head) != {f"head.{name}" for name in network.head.state_dict()}:
+            raise storage.StorageError(f"{first / 'weights.pt'}: not a head of kind {run.settings.head.kind!r}")
+        return network
+
+    reads = [
+        weights,
+        first / "weights.pt",
+        root / "data" / "prepare" / dataset / "images.h5",
+        root / "data" / "simulate" / dataset / "observed.h5",
+    ]
+    training.execute(run, make, lambda network: training.image_inputs(run, network), reads, first / "method.pt")
+
+
+if __name__ == "__main__":
+    entry.run(finetune)

@@ -1,0 +1,64 @@
+"""Train a linear head on cached features, backbone frozen: ``python -m stages.linear_init DATASET METHOD SEED``."""
+
+from pathlib import Path
+
+import numpy as np
+
+from pipeline import storage
+from pipeline.config import ConfigError
+from pipeline.inputs import FeatureInputs, Inputs
+from pipeline.networks.network import Network
+from stages import entry, training
+
+
+def linear_init(root: Path, dataset: str, method: str, seed: int, variant: str | None = None) -> None:
+    """Train a head on the feature matrix, which is held in memory and indexed.
+
+    Args:
+        root: Project root.
+        dataset: Name of a dataset.
+        method: Name of a method of one view.
+        seed: Training seed.
+        variant: Key of a variant, or None for the grid's run.
+
+    Raises:
+        ConfigError: The head needs maps, which the cache does not hold.
+    """
+    run = training.job(root, "linear_init", dataset, method, seed, variant)
+    if run.settings.head.kind != "linear":
+        raise ConfigError(f"linear_init.head.kind: {run.settings.head.kind!r} needs maps; cached features have none")
+    cache = root / "data" / "features" / dataset / "features.h5"
+    with storage.open_hdf5(cache) as file:
+        features = file["features"][()]
+        mirrored = file["features_mirrored"][()] if "features_mirrored" in file else None
+    if len(features) != len(run.table.paths):
+        raise storage.StorageError(f"{cache}: {len(features)} rows, the table has {len(run.table.paths)}")
+    if not np.isfinite(features).all():
+        raise storage.StorageError(f"{cache}: features are not finite; float16 may be too narrow for this backbone")
+
+    def make() -> Network:
+        return Network(
+            {
+                "backbone": None,
+                "width": features.shape[1],
+                "classes": len(run.table.classes),
+                "head": run.settings.head.model_dump(),
+            }
+        )
+
+    def inputs(_: Network) -> dict[str, Inputs]:
+        return {
+            split: FeatureInputs(
+                features[rows := run.table.rows(split)],
+                mirrored[rows] if mirrored is not None else None,
+                run.settings.flip and split == "train",
+            )
+            for split in ("train", "val", "test")
+        }
+
+    reads = [cache, root / "data" / "simulate" / dataset / "observed.h5"]
+    training.execute(run, make, inputs, reads)
+
+
+if __name__ == "__main__":
+    entry.run(linear_init)

@@ -1,0 +1,26 @@
+"""Render what the other stages left into one page: ``python -m stages.report``.
+
+Reads everything that params.yaml asks for; writes report/. ``--partial`` renders what exists and names the rest. No
+torch.
+"""
+
+from pathlib import Path
+
+from pipeline import config
+from pipeline.report import page
+from pipeline.report.collect import collect
+from stages import entry
+
+
+def report(root: Path, partial: bool = False) -> None:
+    """Write report/: the page, its figures and tables, and summary.json.
+
+    Args:
+        root: Project root.
+        partial: Whether absent files are named in the page instead of refused.
+    """
+    page.write(root, collect(root, config.load(root / "params.yaml"), partial))
+
+
+if __name__ == "__main__":
+    entry.run(report)

@@ -1,0 +1,304 @@
+"""What the four training stages share: read labels, train at each learning rate, store a run's folder."""
+
+import json
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from pipeline import config, evaluate, images, search, seeds, storage
+from pipeline.checkpoint import Checkpoint, fingerprint, scratch
+from pipeline.inputs import ImageInputs, Inputs, predict
+from pipeline.methods import base
+from pipeline.metrics import mean_average_precision
+from pipeline.networks.network import Network
+from pipeline.table import Table, read_table
+from pipeline.train import History, train
+from stages import entry
+from stages.problem import problem
+
+BUDGET = 1 << 28  # values of epoch logits a run may keep; a gigabyte of float32
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training run, resolved."""
+
+    root: Path
+    stage: str
+    dataset: str
+    method: str
+    seed: int
+    key: str
+    settings: config.Training
+    own: dict[str, Any]
+    """The method's settings."""
+    params: config.Params
+    table: Table
+
+    @property
+    def folder(self) -> Path:
+        """Where the run is stored."""
+        return self.root / "runs" / self.stage / self.key
+
+
+def job(root: Path, stage: str, dataset: str, method: str, seed: int, variant: str | None) -> Job:
+    """Resolve a run from params.yaml and read the dataset's table.
+
+    Args:
+        root: Project root.
+        stage: Training stage.
+        dataset: Name of a dataset.
+        method: Name of a method.
+        seed: Training seed.
+        variant: Key of a variant, or None.
+
+    Returns:
+        The run.
+
+    Raises:
+        ConfigError: The run's settings are not valid; the key is named.
+    """
+    params = config.load(root / "params.yaml")
+    settings, own = params.run(stage, dataset, method, variant)
+    table = read_table(root / "data" / "prepare" / dataset / "table.h5")
+    key = variant or f"{dataset}-{method}-{seed}"
+    return Job(root, stage, dataset, method, seed, key, settings, own, params, table)
+
+
+def image_inputs(run: Job, network: Network) -> dict[str, Inputs]:
+    """Return packed images of the three splits, normalised as the network's backbone wants them."""
+    pixels = images.Pixels(run.root / "data" / "prepare" / run.dataset / "images.h5")
+    common = {"flip": run.settings.flip, "strong": run.settings.strong}
+    return {
+        split: ImageInputs(
+            pixels, run.table.rows(split), network.mean, network.std, **(common if split == "train" else {})
+        )
+        for split in ("train", "val", "test")
+    }
+
+
+def execute(
+    run: Job,
+    make: Callable[[], Network],
+    inputs: Callable[[Network], dict[str, Inputs]],
+    reads: list[Path],
+    inherited: Path | None = None,
+) -> None:
+    """Train a run, score it, and store its folder.
+
+    Args:
+        run: The run.
+        make: Builds the network before training; called once for each learning rate, from the same random stream.
+        inputs: Gives the three splits as the network reads them.
+        reads: Files that decide the result, for the fingerprint of checkpoints.
+        inherited: State dict of the method in an earlier stage, whose ``carries`` this run takes over.
+    """
+    device = entry.device()
+    kind = base.load(run.method)
+    with storage.open_hdf5(run.root / "data" / "simulate" / run.dataset / "observed.h5") as file:
+        observed = {name: file[name][()] for name in {kind.labels, "single"}}
+    at = {split: run.table.rows(split) for split in ("train", "val", "test")}
+    labels = observed[kind.labels][at["train"]]
+    known = problem(run.params, run.dataset, run.table.classes, labels)
+    base.build(run.method, run.own, known)  # bad settings stop here, before a network is built
+    _refuse_too_much(run, len(at["train"]), len(run.table.classes))
+    score = scorer(run, observed["single"])
+    splits = inputs(_fresh(run, make))
+    code = [*Path(__file__).parent.glob("*.py"), *(Path(__file__).parents[1] / "pipeline").rglob("*.py")]
+    print_ = fingerprint([run.settings.model_dump(), run.own, run.seed, run.stage], [*reads, *code])
+
+    trained: dict[float, tuple[Network, base.Method]] = {}
+    checkpoints: list[Checkpoint] = []
+
+    def fit(rate: float, epochs: int | None) -> History:
+        network, method = _fresh(run, make), base.build(run.method, run.own, known)
+        if inherited:
+            method.inherit(storage.read_torch(inherited))
+        name = f"{run.stage}-{run.key}-{print_}-{rate:g}-{epochs}.pt"
+        checkpoints.append(Checkpoint(scratch(run.root) / name))
+        trained[rate] = network, method
+        return train(
+            network,
+            method,
+            splits["train"],
+            torch.from_numpy(labels),
+            splits["val"],
+            score,
+            run.settings,
+            lr=rate,
+            seed=run.seed,
+            device=device,
+            name=f"{run.stage} {run.key} lr {rate:g}",
+            epochs=epochs,
+            checkpoint=checkpoints[-1],
+        )
+
+    rate, history, trials = search.choose(run.settings, fit, lambda found: (found.best, found.epoch))
+    network, method = trained[rate]
+    network.load_state_dict(history.state)
+    method.load_state_dict(history.method)
+    logits = {split: predict(network, splits[split], run.settings.batch_size * 8, device) for split in at}
+    _store(run, network, method, history, rate, trials, logits, labels, reads)
+    for checkpoint in checkpoints:
+        checkpoint.discard()
+
+
+def scorer(run: Job, single: np.ndarray) -> Callable[[np.ndarray], float]:
+    """Return the closure that scores validation logits: mAP in percent, by full or by observed labels.
+
+    Args:
+        run: The run.
+        single: (N, C) observed labels of all rows.
+
+    Returns:
+        Maps (N_val, C) logits to points.
+
+    Raises:
+        ConfigError: No class has a positive in the validation split, so no epoch can be chosen by it.
+    """
+    rows = run.table.rows("val")
+    clean = run.settings.select != "observed"
+    truth = run.table.truth[rows] if clean else (single[rows] == 1).astype(np.int8)
+    scored = run.table.scored[rows] if clean else None
+    if not truth.any():
+        raise config.ConfigError(f"{run.stage}.select: the validation split of {run.dataset} has no positive label")
+
+    def score(logits: np.ndarray) -> float:
+        return float(mean_average_precision(truth, logits, scored)["map"])
+
+    return score
+
+
+def _fresh(run: Job, make: Callable[[], Network]) -> Network:
+    seeds.fix_torch(run.seed, "network")
+    return make()
+
+
+def _refuse_too_much(run: Job, images_: int, classes: int) -> None:
+    values = run.settings.epochs * images_ * classes
+    if run.settings.keep_epoch_logits and values > BUDGET:
+        raise config.ConfigError(
+            f"{run.stage}.keep_epoch_logits: {run.settings.epochs} epochs of {images_} x {classes} logits are "
+            f"{values * 4 / 1e9:.1f} GB a run; set it to false for {run.dataset}"
+        )
+
+
+def _store(
+    run: Job,
+    network: Network,
+    method: base.Method,
+    history: History,
+    rate: float,
+    trials: list[dict[str, Any]],
+    logits: dict[str, np.ndarray],
+    labels: np.ndarray,
+    reads: list[Path],
+) -> None:
+    folder = run.folder
+    found, per_class = evaluate.scores(run.table, {split: logits[split] for split in ("val", "test")})
+    storage.write_torch(folder / "weights.pt", network.content())
+    storage.write_torch(folder / "method.pt", dict(method.state_dict()))
+    with storage.create_hdf5(folder / "logits.h5") as file:
+        for split, values in logits.items():
+            storage.put(file, split, values, axes="image, class", units="logit")
+        for name, kept in (("epochs_val", history.val), ("epochs_train", history.train)):
+            if kept:
+                storage.put(file, name, torch.stack(kept).numpy(), axes="epoch, image, class", units="logit")
+        file.attrs["epoch"] = history.epoch
+        file.attrs["classes"] = json.dumps(run.table.classes, ensure_ascii=False)
+        file.attrs["run"] = f"{run.stage}/{run.key}"
+    _store_labels(folder / "labels.h5", method, history, logits["train"], labels)
+    storage.write_tsv(folder / "epochs.tsv", _epoch_rows(run, history))
+    storage.write_tsv(folder / "search.tsv", trials)
+    storage.write_tsv(folder / "per_class.tsv", per_class)
+    metrics = {"epoch": history.epoch, "epochs": len(history.rows), "learning_rate": rate, **found}
+    storage.write_json(folder / "metrics.json", metrics)
+    storage.write_json(
+        folder / "provenance.json",
+        {
+            "inputs": {path.relative_to(run.root).as_posix(): storage.sha256(path) for path in reads},
+            "method": run.own,
+            "settings": run.settings.model_dump(mode="json"),
+            "versions": {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__},
+            "device": entry.device().type,
+            "threads": torch.get_num_threads(),
+        },
+    )
+    storage.write_summary(folder / "summary.md", f"{run.stage} {run.key}", _summary(run, history, rate, metrics, trials))
+
+
+def _store_labels(path: Path, method: base.Method, history: History, logits: np.ndarray, labels: np.ndarray) -> None:
+    """Store what the method believes of every training cell, and the pseudo-labels of each round."""
+    device = next(method.buffers()).device
+    values, observed = torch.from_numpy(logits).to(device), torch.from_numpy(labels).to(device)
+    index = torch.arange(len(labels), device=device)
+    with torch.no_grad():
+        cells = method.cells(values, observed, index)
+        now = method.pseudo_labels(values, observed, index)
+    rounds = torch.stack(history.pseudo).numpy() if history.pseudo else None
+    epochs = np.arange(1, len(history.pseudo) + 1)
+    if rounds is None and now is not None:
+        rounds, epochs = now.cpu().numpy()[None], np.array([history.epoch])
+    with storage.create_hdf5(path) as file:
+        file.attrs["labels"] = method.labels
+        for name, cell in (("belief", cells.belief), ("weight", cells.weight)):
+            array = cell.float().expand(values.shape).cpu().numpy()
+            storage.put(file, name, array, axes="image, class", units="of an unknown cell", compress=True)
+        if rounds is None:
+            file.attrs["reason"] = "the method labels no unknown cell"
+            rounds = np.zeros((0, *labels.shape), np.int8)
+        storage.put(
+            file, "pseudo_label", rounds, axes="round, image, class", units="1 present, -1 absent, 0 none", compress=True
+        )
+        storage.put(file, "round_epoch", epochs.astype(np.int64), axes="round", units="epoch")
+
+
+def _epoch_rows(run: Job, history: History) -> list[dict[str, Any]]:
+    val, train_ = run.table.rows("val"), run.table.rows("train")
+    rows = []
+    for position, row in enumerate(history.rows):
+        shown = {key: value for key, value in row.items() if not key.startswith("score")}
+        found = mean_average_precision(run.table.truth[val], history.val[position].numpy(), run.table.scored[val])
+        shown |= {"val_map": found["map"], "val_map_absent_zero": found["map_absent_zero"]}
+        shown["val_score"] = row["score"]
+        shown["val_score_average"] = row.get("score_average")
+        shown["train_map"] = None
+        if history.train:
+            kept = history.train[position].numpy()
+            shown["train_map"] = mean_average_precision(run.table.truth[train_], kept, run.table.scored[train_])["map"]
+        rows.append({**shown, "selected": int(row["epoch"] == history.epoch)})
+    return rows
+
+
+def _summary(
+    run: Job, history: History, rate: float, metrics: dict[str, Any], trials: list[dict[str, Any]]
+) -> list[str]:
+    counts = {split: len(run.table.rows(split)) for split in ("train", "val", "test")}
+    test, val = metrics["test"], metrics["val"]
+    shown = {split: "none" if part["map"] is None else f"{part['map']:.2f}" for split, part in metrics.items()
+             if isinstance(part, dict)}  # fmt: skip
+    tried = ", ".join(f"{row['learning_rate']:g}: {row['val_map']:.2f}" for row in trials)
+    return [
+        f"Method `{run.method}` on `{run.dataset}`, seed {run.seed}: {counts['train']} training images, "
+        f"{counts['val']} validation, {counts['test']} test, {len(run.table.classes)} classes.",
+        "",
+        "| split | mAP over present classes | mAP, absent classes 0 | classes present |",
+        "| --- | --- | --- | --- |",
+        f"| val | {shown['val']} | {val['map_absent_zero']:.2f} | {val['classes_present']} |",
+        f"| test | {shown['test']} | {test['map_absent_zero']:.2f} | {test['classes_present']} |",
+        "",
+        f"Epoch {history.epoch} of {len(history.rows)} was chosen ({run.settings.select} labels); learning rate {rate:g}"
+        f" (val mAP by rate: {tried}).",
+        "",
+        "- `logits.h5`: logits of train, val and test at the chosen epoch; `epochs_val`, `epochs_train` by epoch",
+        "- `labels.h5`: belief and weight of every training cell; pseudo-labels in force after each round",
+        "- `epochs.tsv`, `search.tsv`, `per_class.tsv`, `metrics.json`: tables and scores, mAP in percent, AP in [0, 1]",
+        "- `weights.pt`, `method.pt`: network and method state; `provenance.json`: inputs, settings, versions",
+        "",
+        f"Read any of them with `spml show runs/{run.stage}/{run.key}/<file>`.",
+    ]

@@ -1,0 +1,176 @@
+"""Problems, batches and settings that every method is tried on."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pipeline import config
+from pipeline.batch import Outputs, Problem
+from pipeline.methods.base import Method, build, names
+
+ROOT = Path(__file__).resolve().parents[2]
+N, B, C, E = 12, 4, 5, 3
+
+SETTINGS: dict[str, list[dict[str, Any]]] = {
+    "an": [{}],
+    "em": [{"alpha": 0.2}],
+    "em_apl": [
+        {"alpha": 0.2, "beta": 0.02, "proportion": 0.9, "warmup": 0.5},
+        {"alpha": 0.01, "beta": 0.4, "proportion": 1.0, "warmup": 0.0},
+    ],
+    "full": [{"smoothing": 0.0}, {"smoothing": 0.1}],
+    "iun": [{}],
+    "plc": [{"threshold": t, "form": form, "weight_plc": 1.0} for t, form in ((0.6, "code"), (0.9, "paper"))],
+    "lac": [
+        {
+            "threshold": 0.6 if form == "code" else 0.9,
+            "temperature": 0.5,
+            "queue_size": size,
+            "form": form,
+            "wrap": wrap,
+            "weight_plc": 1.0,
+            "weight_lac": 0.5,
+        }
+        for size, form, wrap in [(7, "code", "published"), (7, "code", "ring"), (0, "code", "ring")]
+        + [(9, "paper_a", "ring"), (9, "paper_b", "published"), (2, "paper_b", "ring")]
+    ],
+}
+
+
+def method_cases() -> list[Any]:
+    """(name, settings) for every method in the folder: from the table above, else from params.yaml."""
+    cases = []
+    for name in names():
+        variants = SETTINGS.get(name) or [config.load(ROOT / "params.yaml").method(name, "digits")]
+        cases += [(name, variant) for variant in variants]
+    return cases
+
+
+def case_id(case: tuple[str, dict[str, Any]]) -> str:
+    return "-".join([case[0], *(str(value) for value in case[1].values())])
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def single_positives(rows: int, seed: int = 0) -> Tensor:
+    """One positive a row, nothing else known."""
+    observed = torch.zeros(rows, C, dtype=torch.int8)
+    observed[torch.arange(rows), torch.randint(C, (rows,), generator=generator(seed))] = 1
+    return observed
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Logits of three views, labels and rows of one batch."""
+
+    name: str
+    logits: Tensor
+    observed: Tensor
+    index: Tensor
+
+
+def batches(dtype: torch.dtype = torch.float64) -> list[Batch]:
+    """Every kind of batch that a method must bear."""
+    logits = 3 * torch.randn(3, B, C, generator=generator(1), dtype=torch.float64)
+    ordinary = single_positives(B)
+    several = ordinary.clone()
+    several[0] = torch.tensor([1, 1, 0, -1, 0])
+    several[1] = 0
+    known = torch.where(torch.rand(B, C, generator=generator(2)) < 0.4, 1, -1).to(torch.int8)
+    far = torch.where(torch.rand(3, B, C, generator=generator(3)) < 0.5, 120.0, -120.0).to(torch.float64)
+    index = torch.tensor([7, 0, 11, 3])
+    made = [
+        Batch("ordinary", logits, ordinary, index),
+        Batch("several, none, known negatives", logits, several, index),
+        Batch("one image", logits[:, :1], ordinary[:1], index[:1]),
+        Batch("one image, nothing known", logits[:, :1], torch.zeros(1, C, dtype=torch.int8), index[:1]),
+        Batch("all known", logits, known, index),
+        Batch("none known", logits, torch.zeros(B, C, dtype=torch.int8), index),
+        Batch("all positive", logits, torch.ones(B, C, dtype=torch.int8), index),
+        Batch("zero logits", torch.zeros_like(logits), ordinary, index),
+        Batch("far logits", far, ordinary, index),
+        Batch("far negative, none known", -far.abs(), torch.zeros(B, C, dtype=torch.int8), index),
+    ]
+    return [Batch(b.name, b.logits.to(dtype), b.observed, b.index) for b in made]
+
+
+def problem() -> Problem:
+    return Problem(
+        n=N,
+        classes=tuple(f"class {c}" for c in range(C)),
+        observed_counts=single_positives(N).sum(0, dtype=torch.int64),
+        expected_positives=1.5,
+    )
+
+
+def make(name: str, settings: dict[str, Any], dtype: torch.dtype = torch.float64) -> Method:
+    """A method with its float state in ``dtype``, in the third of four epochs, having seen what it asks to see."""
+    torch.manual_seed(0)
+    method = build(name, settings, problem()).to(dtype)
+    for epoch in (1, 2):
+        method.begin_epoch(epoch, 4)
+        if "epoch_logits" in method.needs:
+            logits = torch.randn(N, C, generator=generator(10 + epoch), dtype=dtype)
+            method.end_epoch(logits, single_positives(N))
+    method.begin_epoch(3, 4)
+    return method
+
+
+def outputs(method: Method, logits: Tensor, seed: int = 0, requires_grad: bool = True) -> Outputs:
+    """What a network would answer: the given logits of the method's views, and all that it needs, as leaves."""
+    views, rows = len(method.views), logits.shape[1]
+
+    def leaf(*shape: int) -> Tensor:
+        values = torch.randn(views, rows, *shape, generator=generator(seed), dtype=torch.float64)
+        return values.to(logits.dtype)
+
+    given: dict[str, Tensor] = {"logits": logits[:views].clone()}
+    shapes = {"features": (6,), "embeddings": (C, E), "maps": (C, 2, 2), "posterior": (C, 2, E), "parameters": (C, 2)}
+    for name, shape in shapes.items():
+        if name in method.needs:
+            given[name] = leaf(*shape)
+    if "embeddings" in given:
+        given["embeddings"] = torch.nn.functional.normalize(given["embeddings"].double(), dim=-1).to(logits.dtype)
+    for value in given.values():
+        value.requires_grad_(requires_grad)
+    if "geometry" in method.needs:
+        given["geometry"] = torch.tensor([0.0, 0, 48, 48, 0], dtype=logits.dtype).expand(views, rows, 5)
+    return Outputs(**given)
+
+
+def loss(method: Method, answer: Outputs, batch: Batch) -> Tensor:
+    return torch.stack(list(method(answer, batch.observed, batch.index).values())).sum()
+
+
+def golden(name: str) -> list[dict[str, Any]]:
+    """The cases of one file of golden numbers."""
+    return json.loads((ROOT / "tests" / "goldens" / f"{name}.json").read_text(encoding="utf-8"))["cases"]
+
+
+def double(values: Any) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def close(actual: Tensor | None, expected: Any) -> None:
+    """As near as the goldens ask: 1e-9 relative, 1e-12 absolute."""
+    assert actual is not None
+    torch.testing.assert_close(actual.detach(), double(expected), rtol=1e-9, atol=1e-12)
+
+
+def check_golden(name: str, case: dict[str, Any], settings: dict[str, Any], observed: Tensor) -> None:
+    """Loss and logit gradient of a method without state, on one golden case."""
+    logits = double(case["logits"]).unsqueeze(0).requires_grad_()
+    rows, classes = observed.shape
+    method = build(name, settings, Problem(rows, ("",) * classes, observed.sum(0), None))
+    terms = method(Outputs(logits), observed, torch.arange(rows))
+    assert list(terms) == ["risk"]
+    terms["risk"].backward()
+    close(terms["risk"], case["expected"]["loss"])
+    assert logits.grad is not None
+    close(logits.grad[0], case["expected"]["grad_logits"])

@@ -1,0 +1,9 @@
+import pytest
+import torch
+
+from tests.methods.cases import check_golden, golden
+
+
+@pytest.mark.parametrize("case", golden("an"), ids=lambda case: case["name"])
+def test_golden_numbers(case):
+    check_golden("an", case, {}, torch.tensor(case["observed"], dtype=torch.int8))

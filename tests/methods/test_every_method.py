@@ -1,0 +1,386 @@
+"""What every file in pipeline/methods must do, with no method named."""
+
+import ast
+import copy
+import inspect
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from pipeline import config, metrics
+from pipeline.batch import Outputs, Problem
+from pipeline.cells import in_float32
+from pipeline.config import ConfigError, Strict
+from pipeline.methods import base
+from tests.methods.cases import (
+    ROOT,
+    B,
+    Batch,
+    C,
+    E,
+    N,
+    batches,
+    case_id,
+    generator,
+    loss,
+    make,
+    method_cases,
+    outputs,
+    problem,
+    single_positives,
+)
+
+CASES = method_cases()
+BATCHES = batches()
+
+
+def is_stateless(method: base.Method) -> bool:
+    return set(method.state_dict()) == {"clock"}
+
+
+def has_belief_with_gradient(method: base.Method) -> bool:
+    return method.cells(
+        BATCHES[0].logits[0].clone().requires_grad_(), BATCHES[0].observed, BATCHES[0].index
+    ).belief.requires_grad
+
+
+def cases_where(condition) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("case", [case for case in CASES if condition(make(*case))], ids=case_id)
+
+
+every_case = pytest.mark.parametrize("case", CASES, ids=case_id)
+every_name = pytest.mark.parametrize("name", base.names())
+
+
+def state_of(method: base.Method) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in method.state_dict().items()}
+
+
+def assert_same_state(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> None:
+    assert first.keys() == second.keys()
+    for name in first:
+        torch.testing.assert_close(first[name], second[name], rtol=0, atol=0, msg=name)
+
+
+# ---------------------------------------------------------------------------------------------- the file
+@every_name
+def test_file_says_where_the_method_comes_from(name):
+    docstring = sys.modules[base.load(name).__module__].__doc__
+    assert docstring and "Source:" in docstring
+
+
+@every_name
+def test_file_can_be_read_without_torch(name):
+    """The preflight evaluates Settings and the class attributes from the source text."""
+    method = base.load(name)
+    tree = ast.parse(inspect.getsource(sys.modules[method.__module__]))
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    for node in classes[method.__name__].body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("labels", "views", "needs", "coupled"):
+            value = ast.unparse(node.value)
+            ast.literal_eval(value.removeprefix("frozenset(").removesuffix(")") if "frozenset" in value else value)
+    settings = method.Settings
+    assert settings.__name__ == "Settings" and issubclass(settings, Strict)
+    assert ast.unparse(classes["Settings"].bases[0]) == "Strict"
+    assert [field for field, info in settings.model_fields.items() if not info.is_required()] == []
+
+
+@every_name
+def test_class_attributes_are_of_the_vocabulary(name):
+    method = base.load(name)
+    assert issubclass(method, base.Method) and not inspect.isabstract(method)
+    assert method.labels in ("single", "all", "negatives")
+    assert method.views[0] == "weak" and set(method.views) <= {"weak", "strong"}
+    assert set(method.needs) <= base.NEEDS
+
+
+@every_name
+def test_params_hold_settings_that_the_method_takes(name):
+    base.build(name, config.load(ROOT / "params.yaml").method(name, "digits"), problem())
+
+
+@every_name
+def test_unknown_and_missing_settings_are_refused_by_key(name):
+    settings = next(settings for known, settings in CASES if known == name)
+    with pytest.raises(ConfigError, match=rf"methods\.{name}\.no_such_key"):
+        base.build(name, {**settings, "no_such_key": 1}, problem())
+    for key in settings:
+        with pytest.raises(ConfigError, match=rf"methods\.{name}\.{key}"):
+            base.build(name, {other: settings[other] for other in settings if other != key}, problem())
+
+
+@every_name
+def test_unmet_needs_are_refused_before_training(name):
+    method = base.load(name)
+    needs = set(method.needs) - {"expected_positives"}
+    base.check_needs(name, method, needs)
+    for need in needs:
+        with pytest.raises(ConfigError, match=rf"methods\.{name}.*{need}"):
+            base.check_needs(name, method, needs - {need})
+
+
+# ---------------------------------------------------------------------------------------------- the numbers
+@every_case
+@pytest.mark.parametrize("batch", BATCHES, ids=lambda batch: batch.name)
+def test_loss_and_gradients_are_finite(case, batch):
+    method = make(*case)
+    answer = outputs(method, batch.logits)
+    total = loss(method, answer, batch)
+    assert total.shape == () and torch.isfinite(total)
+    total.backward()
+    for field in ("logits", "features", "embeddings", "maps", "posterior", "parameters"):
+        value = getattr(answer, field)
+        if value is not None and value.grad is not None:
+            assert torch.isfinite(value.grad).all(), field
+    assert answer.logits.grad is not None
+
+
+@every_case
+def test_gradient_lifts_an_observed_positive_missed_by_far(case):
+    method = make(*case)
+    logits = torch.zeros(3, B, C, dtype=torch.float64)
+    logits[:, 0, 2] = -50
+    observed = single_positives(B)
+    observed[0] = torch.tensor([0, 0, 1, 0, 0])
+    answer = outputs(method, logits)
+    loss(method, answer, Batch("", logits, observed, torch.arange(B))).backward()
+    assert answer.logits.grad is not None
+    assert answer.logits.grad[0, 0, 2] < -0.4 / (B * C)
+
+
+@every_case
+@pytest.mark.parametrize("batch", BATCHES, ids=lambda batch: batch.name)
+def test_cells_are_a_pure_answer_that_fits_the_batch(case, batch):
+    method = make(*case)
+    before = state_of(method)
+    logits = batch.logits[0]
+    first = method.cells(logits, batch.observed, batch.index)
+    torch.rand(1)  # a method that draws here would answer otherwise the second time
+    second = method.cells(logits, batch.observed, batch.index)
+    for field in ("belief", "weight", "l1", "l2", "l3"):
+        value = getattr(first, field)
+        assert torch.broadcast_shapes(value.shape, logits.shape) == logits.shape
+        assert torch.isfinite(value).all()
+        assert torch.equal(value, getattr(second, field))
+    assert ((first.belief >= 0) & (first.belief <= 1)).all()
+    assert_same_state(before, state_of(method))
+
+
+@cases_where(lambda method: not method.coupled)
+@pytest.mark.parametrize("batch", BATCHES, ids=lambda batch: batch.name)
+def test_loss_of_an_uncoupled_method_is_the_mean_of_its_cells(case, batch):
+    method = make(*case)
+    logits = batch.logits[0]
+    cells = method.cells(logits, batch.observed, batch.index)
+    belief, weight, l1, l2, l3 = (
+        value.broadcast_to(logits.shape).tolist()
+        for value in (cells.belief, cells.weight, cells.l1, cells.l2, cells.l3)
+    )
+    total = 0.0
+    for i, row in enumerate(batch.observed.tolist()):
+        for c, label in enumerate(row):
+            if label == 1:
+                total += l1[i][c]
+            elif label == -1:
+                total += l3[i][c]
+            else:
+                total += weight[i][c] * (belief[i][c] * l2[i][c] + (1 - belief[i][c]) * l3[i][c])
+    actual = loss(method, outputs(method, batch.logits), batch)
+    assert actual.item() == pytest.approx(total / logits.numel(), rel=1e-12, abs=1e-14)
+
+
+@every_case
+def test_order_of_the_batch_does_not_matter(case):
+    batch, order = BATCHES[1], torch.tensor([2, 0, 3, 1])
+    first, second = make(*case), make(*case)
+    straight = outputs(first, batch.logits, requires_grad=False)
+    fields = {name: value for name, value in vars(straight).items() if value is not None}
+    shuffled = Outputs(**{name: value[:, order] for name, value in fields.items()})
+    for method in (first, second):  # a step that leaves its trace on both
+        loss(method, outputs(method, BATCHES[0].logits), BATCHES[0])
+    one = first(straight, batch.observed, batch.index)
+    two = second(shuffled, batch.observed[order], batch.index[order])
+    for term in one:
+        torch.testing.assert_close(one[term], two[term], rtol=1e-12, atol=1e-14)
+
+
+@cases_where(is_stateless)
+def test_permuting_classes_permutes_the_gradient(case):
+    method = make(*case)
+    batch, order = BATCHES[1], torch.tensor([3, 1, 4, 0, 2])
+    straight = outputs(method, batch.logits)
+    shuffled = outputs(method, batch.logits[:, :, order])
+    loss(method, straight, batch).backward()
+    loss(method, shuffled, Batch("", batch.logits, batch.observed[:, order], batch.index)).backward()
+    assert straight.logits.grad is not None and shuffled.logits.grad is not None
+    torch.testing.assert_close(straight.logits.grad[:, :, order], shuffled.logits.grad, rtol=1e-12, atol=1e-15)
+
+
+@cases_where(has_belief_with_gradient)
+def test_gradient_is_right_where_belief_carries_one(case):
+    method = make(*case).eval()
+    batch = BATCHES[1]
+    answer = outputs(method, batch.logits)
+    fixed = {name: value for name, value in vars(answer).items() if value is not None and name != "logits"}
+
+    def total(logits):
+        return loss(method, Outputs(logits, **fixed), batch)
+
+    assert torch.autograd.gradcheck(total, answer.logits)
+
+
+# ---------------------------------------------------------------------------------------------- precision
+@every_case
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_in_float32(case, dtype):
+    half = next(batch for batch in batches(dtype) if batch.name == "ordinary")
+    method, reference = make(*case, dtype=torch.float32), make(*case, dtype=torch.float32)
+    answer = outputs(method, half.logits, requires_grad=False)
+    promoted = Outputs(**{name: in_float32(value) for name, value in vars(answer).items() if value is not None})
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        actual = method(answer, half.observed, half.index)
+    expected = reference(promoted, half.observed, half.index)
+    for term in expected:
+        assert actual[term].dtype == torch.float32
+        assert torch.equal(actual[term], expected[term])
+
+
+@every_case
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_far_logits_are_finite_in_low_precision(case, dtype):
+    for batch in batches(dtype):
+        method = make(*case, dtype=torch.float32)
+        answer = outputs(method, batch.logits)
+        total = loss(method, answer, batch)
+        total.backward()
+        assert torch.isfinite(total) and answer.logits.grad is not None and torch.isfinite(answer.logits.grad).all()
+
+
+@every_case
+def test_float64_is_kept(case):
+    method = make(*case)
+    for term in method(outputs(method, BATCHES[0].logits), BATCHES[0].observed, BATCHES[0].index).values():
+        assert term.dtype == torch.float64
+
+
+# ---------------------------------------------------------------------------------------------- state
+@every_case
+def test_observed_is_never_written(case):
+    method = make(*case)
+    for batch in BATCHES:
+        observed = batch.observed.clone()
+        loss(method, outputs(method, batch.logits), batch).backward()
+        method.pseudo_labels(batch.logits[0], batch.observed, batch.index)
+        assert torch.equal(batch.observed, observed) and batch.observed.dtype == torch.int8
+    everything = single_positives(N)
+    before = everything.clone()
+    method.end_epoch(torch.randn(N, C, generator=generator(5), dtype=torch.float64), everything)
+    assert torch.equal(everything, before)
+
+
+@every_case
+def test_state_survives_a_round_trip(case, tmp_path):
+    method = make(*case)
+    for batch in BATCHES[:3]:
+        loss(method, outputs(method, batch.logits), batch)
+    torch.save(method.state_dict(), tmp_path / "method.pt")
+    torch.manual_seed(1)
+    restored = base.build(case[0], case[1], problem()).double()
+    restored.load_state_dict(torch.load(tmp_path / "method.pt", weights_only=True))
+    assert_same_state(state_of(method), state_of(restored))
+    for batch in (BATCHES[0], BATCHES[4]):
+        first = method(outputs(method, batch.logits), batch.observed, batch.index)
+        second = restored(outputs(restored, batch.logits), batch.observed, batch.index)
+        for term in first:
+            assert torch.equal(first[term], second[term])
+    assert_same_state(state_of(method), state_of(restored))
+
+
+@every_case
+def test_evaluating_a_loss_leaves_no_trace(case):
+    """A loss landscape calls the method hundreds of times in eval mode and must find it as it was."""
+    method = make(*case)
+    loss(method, outputs(method, BATCHES[0].logits), BATCHES[0])
+    method.eval()
+    before = state_of(method)
+    first = loss(method, outputs(method, BATCHES[1].logits), BATCHES[1])
+    assert torch.equal(first, loss(method, outputs(method, BATCHES[1].logits), BATCHES[1]))
+    assert_same_state(before, state_of(method))
+
+
+@every_case
+def test_copy_learns_apart(case):
+    method = make(*case)
+    twin = copy.deepcopy(method)
+    before = state_of(twin)
+    loss(method, outputs(method, BATCHES[0].logits), BATCHES[0])
+    method.end_epoch(torch.randn(N, C, generator=generator(6), dtype=torch.float64), single_positives(N))
+    assert_same_state(before, state_of(twin))
+
+
+@every_case
+def test_pseudo_labels_name_unknown_cells_only(case):
+    method = make(*case)
+    for batch in BATCHES:
+        labels = method.pseudo_labels(batch.logits[0], batch.observed, batch.index)
+        if labels is None:
+            continue
+        assert labels.dtype == torch.int8 and labels.shape == batch.observed.shape
+        assert set(labels.unique().tolist()) <= {-1, 0, 1}
+        assert (labels[batch.observed != 0] == 0).all()
+
+
+# ---------------------------------------------------------------------------------------------- learning
+class Toy(nn.Module):
+    """The smallest network that gives a method whatever it reads."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.logits = nn.Linear(width, C)
+        nn.init.zeros_(self.logits.weight)  # starts at chance
+        self.embed = nn.Linear(width, C * E)
+        self.shape = nn.Linear(width, C * 2)
+
+    def forward(self, x: torch.Tensor, needs) -> dict[str, torch.Tensor]:
+        answer = {"logits": self.logits(x)}
+        if "embeddings" in needs:
+            answer["embeddings"] = nn.functional.normalize(self.embed(x).unflatten(-1, (C, E)), dim=-1)
+        if "parameters" in needs:
+            answer["parameters"] = self.shape(x).unflatten(-1, (C, 2))
+        if "features" in needs:
+            answer["features"] = x
+        return answer
+
+
+@cases_where(
+    lambda method: not set(method.needs) & {"maps", "geometry", "posterior"}
+)  # they need more than a toy network
+def test_method_learns_a_toy_set_in_twenty_steps(case):
+    torch.manual_seed(0)
+    truth = (torch.rand(N * 4, C, generator=generator(20)) < 0.35).to(torch.int8)
+    truth[truth.sum(1) == 0, 0] = 1
+    x = truth.float() + 0.3 * torch.randn(N * 4, C, generator=generator(21))
+    single = torch.zeros_like(truth)
+    for row, labels in enumerate(truth):
+        present = labels.nonzero().flatten()
+        single[row, present[row % len(present)]] = 1
+    sets = {"single": single, "all": 2 * truth - 1, "negatives": torch.where(truth == 0, -1, single).to(torch.int8)}
+    counts, density = single.sum(0, dtype=torch.int64), float(truth.sum(1).float().mean())
+    method = base.build(case[0], case[1], Problem(len(truth), problem().classes, counts, density))
+    observed, index, network = sets[method.labels], torch.arange(len(truth)), Toy(C)
+    groups = [{"params": network.parameters()}, *method.parameter_groups(0.1)]
+    optimizer = torch.optim.Adam(groups, lr=0.1)
+    for step in range(20):
+        if step % 5 == 0:
+            method.begin_epoch(step // 5 + 1, 4)
+        views = torch.stack([x + 0.1 * view for view in range(len(method.views))])
+        terms = method(Outputs(**network(views, method.needs)), observed, index)
+        optimizer.zero_grad()
+        torch.stack(list(terms.values())).sum().backward()
+        optimizer.step()
+        if step % 5 == 4 and "epoch_logits" in method.needs:
+            method.end_epoch(network(x, ())["logits"].detach(), observed)
+    score = metrics.mean_average_precision(truth.numpy(), network(x, ())["logits"].detach().numpy())["map"]
+    assert score > 100 * float(truth.float().mean()) + 20

@@ -1,0 +1,23 @@
+import pytest
+import torch
+
+from pipeline.batch import Outputs, Problem
+from pipeline.methods.base import build
+from tests.methods.cases import check_golden, double, golden
+
+
+@pytest.mark.parametrize("absent", [0, -1])
+@pytest.mark.parametrize("case", golden("bce_full"), ids=lambda case: case["name"])
+def test_golden_numbers(case, absent):
+    """Absent labels may be coded 0, as in the goldens, or -1, as in the label set `all`."""
+    labels = torch.tensor(case["observed"], dtype=torch.int8)
+    settings = {"smoothing": case["settings"].get("smoothing", 0.0)}
+    check_golden("full", case, settings, torch.where(labels == 1, 1, absent).to(torch.int8))
+
+
+def test_smoothing_moves_the_stationary_point():
+    """With s = 0.1 an absent label is content at p = 0.1 and a present one at 0.9."""
+    method = build("full", {"smoothing": 0.1}, Problem(1, ("a", "b"), torch.tensor([1, 0]), None))
+    logits = double([[[0.9, 0.1]]]).logit().requires_grad_()
+    method(Outputs(logits), torch.tensor([[1, -1]], dtype=torch.int8), torch.tensor([0]))["risk"].backward()
+    torch.testing.assert_close(logits.grad, torch.zeros_like(logits), rtol=0, atol=1e-15)

@@ -1,0 +1,233 @@
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import storage
+from pipeline.storage import StorageError
+from pipeline.table import Table
+from stages.audit import audit
+from tests.stages import finished_runs as finished
+
+GROWING, STILL, ORACLE = "digits-em_apl-0", "digits-an-0", "digits-full-0"
+VARIANT = "digits-em_apl-0-halved"
+
+
+def prepare(root: Path, repository: Path) -> tuple[Table, dict[str, np.ndarray], dict[str, dict[str, np.ndarray]]]:
+    change = {"dataset": "digits", "method": "em_apl", "seed": 0, "set": {"stage": {}, "method": {"proportion": 0.5}}}
+    variants = finished.no_variants(finetune={VARIANT: change})
+    grid = finished.grid(linear_init=["an", "em_apl"], finetune=["full"])
+    finished.write_params(root, repository, grid=grid, variants=variants, audit={"default": {"bins": 10}})
+    table, observed = finished.write_data(root)
+    held = {
+        STILL: finished.write_run(root, "linear_init", STILL, table, observed["single"], seed=1, labelled=False),
+        GROWING: finished.write_run(root, "linear_init", GROWING, table, observed["single"], seed=2, labelled=True),
+        ORACLE: finished.write_run(
+            root, "finetune", ORACLE, table, observed["all"], seed=3, labelled=False, labels="all"
+        ),
+        VARIANT: finished.write_run(root, "finetune", VARIANT, table, observed["single"], seed=4, labelled=True),
+    }
+    # what a removed run left behind is not asked for, and must not be read
+    finished.write_run(root, "finetune", "digits-gone-0", table, observed["single"], seed=5, labelled=True)
+    return table, observed, held
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> dict[str, Any]:
+    root = tmp_path_factory.mktemp("audit")
+    table, observed, held = prepare(root, repository)
+    audit(root, "digits", 0)
+    folder = root / "analyses" / "audit" / "digits-0"
+    return {
+        "root": root,
+        "table": table,
+        "observed": observed,
+        "held": held,
+        "record": storage.read_json(folder / "audit.json"),
+        **{name: storage.read_tsv(folder / f"{name}.tsv") for name in ("rounds", "per_class", "calibration")},
+        "summary": (folder / "summary.md").read_text(),
+    }
+
+
+def unknown_cells(result: dict[str, Any], split: str = "train", labels: str = "single") -> list[tuple[int, int, int]]:
+    """(position in the split, class, truth) of each unknown cell whose truth is known."""
+    table, rows = result["table"], result["table"].rows(split)
+    return [
+        (i, c, int(table.truth[row, c]))
+        for i, row in enumerate(rows)
+        for c in range(len(table.classes))
+        if result["observed"][labels][row, c] == 0 and table.scored[row, c]
+    ]
+
+
+def test_audits_the_runs_of_the_grid_and_the_variants_in_order(result: dict[str, Any]):
+    runs = [(run["stage"], run["key"], run["method"]) for run in result["record"]["runs"]]
+    assert runs == [
+        ("linear_init", STILL, "an"),
+        ("linear_init", GROWING, "em_apl"),
+        ("finetune", ORACLE, "full"),
+        ("finetune", VARIANT, "em_apl"),
+    ]
+
+
+def test_rounds_count_cells_of_the_training_split(result: dict[str, Any]):
+    cells = unknown_cells(result)
+    labels = result["held"][GROWING]["pseudo_label"]
+    rows = [row for row in result["rounds"] if row["key"] == GROWING]
+    assert [(row["round"], row["epoch"], row["kind"], row["selected"]) for row in rows] == [
+        ("1", "1", "newly_added", "0"),
+        ("1", "1", "cumulative", "0"),
+        ("2", "2", "newly_added", "1"),
+        ("2", "2", "cumulative", "1"),
+        ("3", "3", "newly_added", "0"),
+        ("3", "3", "cumulative", "0"),
+    ]
+    hidden = sum(true for _, _, true in cells)
+    for row in rows:
+        number = int(row["round"]) - 1
+        before = labels[number - 1] if number else np.zeros_like(labels[0])
+        new = row["kind"] == "newly_added"
+        chosen = [
+            (i, c, t)
+            for i, c, t in cells
+            if labels[number, i, c] and not (new and before[i, c] == labels[number, i, c])
+        ]
+        negative = [t for i, c, t in chosen if labels[number, i, c] == -1]
+        positive = [t for i, c, t in chosen if labels[number, i, c] == 1]
+        assert int(row["unknown"]) == len(cells) and int(row["hidden_positives"]) == hidden
+        assert (int(row["negatives"]), int(row["negatives_correct"])) == (len(negative), negative.count(0))
+        assert (int(row["positives"]), int(row["positives_correct"])) == (len(positive), positive.count(1))
+        assert float(row["baseline_all_unknown_negative"]) == pytest.approx(1 - hidden / len(cells))
+        assert (
+            row["accuracy"] == ""
+            if not chosen
+            else float(row["accuracy"]) == pytest.approx((negative.count(0) + positive.count(1)) / len(chosen))
+        )
+        assert (row["dropped"] == "") == (row["kind"] == "cumulative")
+    assert rows[4]["dropped"] == "1"
+
+
+def test_the_chosen_round_is_that_of_the_chosen_epoch(result: dict[str, Any]):
+    run = next(run for run in result["record"]["runs"] if run["key"] == GROWING)
+    assert run["epoch"] == finished.CHOSEN and run["reason"] is None
+    assert run["chosen"] == run["rounds"][finished.CHOSEN - 1]["cumulative"]
+    rows = [row for row in result["per_class"] if row["key"] == GROWING]
+    assert [row["class"] for row in rows] == list(finished.CLASSES)
+    labels = result["held"][GROWING]["pseudo_label"][finished.CHOSEN - 1]
+    for c, row in enumerate(rows):
+        column = [(labels[i, c], true) for i, k, true in unknown_cells(result) if k == c]
+        assert int(row["unknown"]) == len(column)
+        assert int(row["negatives_correct"]) == column.count((-1, 0))
+        assert int(row["hidden_positives_recalled"]) == column.count((1, 1))
+        assert int(row["epoch"]) == finished.CHOSEN
+
+
+def test_runs_without_pseudo_labels_are_listed_with_the_reason(result: dict[str, Any]):
+    reason = "the method labels no unknown cell"
+    assert result["record"]["skipped"] == [
+        {"stage": "linear_init", "key": STILL, "reason": reason},
+        {"stage": "finetune", "key": ORACLE, "reason": reason},
+    ]
+    assert {row["key"] for row in result["rounds"]} == {GROWING, VARIANT}
+    assert f"{reason}: linear_init/{STILL}, finetune/{ORACLE}" in result["summary"]
+
+
+def test_calibration_sorts_unknown_cells_into_shared_bins(result: dict[str, Any]):
+    quantities = (
+        ("belief", "train", lambda held: held["belief"].astype(float)),
+        ("probability", "val", lambda held: 1 / (1 + np.exp(-held["val"].astype(float)))),
+    )
+    for quantity, split, values in quantities:
+        belief = values(result["held"][GROWING])
+        rows = [row for row in result["calibration"] if (row["key"], row["quantity"]) == (GROWING, quantity)]
+        cells = unknown_cells(result, split)
+        assert sum(int(row["cells"]) for row in rows) == len(cells)
+        for row in rows:
+            assert float(row["upper"]) - float(row["lower"]) == pytest.approx(0.1)
+            inside = [true for i, c, true in cells if float(row["lower"]) <= belief[i, c] < float(row["upper"])]
+            assert (int(row["cells"]), int(row["true_positives"])) == (len(inside), sum(inside))
+            assert float(row["fraction"]) == pytest.approx(sum(inside) / len(inside))
+            assert row["split"] == split
+
+
+def test_reference_curve_uses_the_share_of_positives_that_val_observes(result: dict[str, Any]):
+    table, rows = result["table"], result["table"].rows("val")
+    a = result["observed"]["single"][rows].sum() / table.truth[rows].sum()
+    for row in result["calibration"]:
+        if row["quantity"] == "belief":
+            assert row["reference"] == "" and float(row["mean_weight"]) == pytest.approx(-0.2)
+        else:
+            p = float(row["mean_belief"])
+            assert float(row["reference"]) == pytest.approx((1 - a) * p / (1 - a * p))
+            assert row["mean_weight"] == ""
+
+
+def test_an_oracle_is_audited_on_what_it_was_not_told(result: dict[str, Any]):
+    run = next(run for run in result["record"]["runs"] if run["key"] == ORACLE)
+    assert run["labels"] == "all"
+    assert run["calibration"]["belief"] == {
+        "split": "train",
+        "cells": 0,
+        "error": None,
+        "reason": "no unknown cell in train under the labels that are given",
+    }
+    assert run["calibration"]["probability"]["cells"] == len(unknown_cells(result, "val"))
+
+
+def test_summary_shows_the_base_rate_beside_every_run(result: dict[str, Any]):
+    record = result["record"]
+    base = f"{100 * record['baseline_all_unknown_negative']:.2f}"
+    for key in (GROWING, VARIANT):
+        line = next(line for line in result["summary"].splitlines() if f"| {key} |" in line)
+        assert f"| {base} |" in line
+    left_out = int((~result["table"].scored).sum())
+    assert left_out > 0 and f"Left out: {left_out} cells" in result["summary"]
+
+
+def test_same_inputs_same_bytes(result: dict[str, Any]):
+    folder = result["root"] / "analyses" / "audit" / "digits-0"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert before.keys() == {"audit.json", "rounds.tsv", "per_class.tsv", "calibration.tsv", "summary.md"}
+    audit(result["root"], "digits", 0)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_tables_have_their_columns_even_when_no_run_labels_anything(tmp_path: Path, repository: Path):
+    finished.write_params(tmp_path, repository, grid=finished.grid(), variants=finished.no_variants())
+    table, observed = finished.write_data(tmp_path)
+    finished.write_run(tmp_path, "linear_init", STILL, table, observed["single"], seed=1, labelled=False)
+    audit(tmp_path, "digits", 0)
+    for name, column in (("rounds", "negative_accuracy"), ("per_class", "class")):
+        lines = (tmp_path / "analyses/audit/digits-0" / f"{name}.tsv").read_text().splitlines()
+        assert len(lines) == 1 and column in lines[0].split("\t")
+
+
+def test_a_missing_run_is_an_error_that_names_it(tmp_path: Path, repository: Path):
+    finished.write_params(tmp_path, repository, grid=finished.grid(), variants=finished.no_variants())
+    finished.write_data(tmp_path)
+    with pytest.raises(StorageError, match="runs/linear_init/digits-an-0/logits.h5"):
+        audit(tmp_path, "digits", 0)
+
+
+def test_a_run_on_another_table_is_refused(tmp_path: Path, repository: Path):
+    finished.write_params(tmp_path, repository, grid=finished.grid(), variants=finished.no_variants())
+    table, observed = finished.write_data(tmp_path)
+    finished.write_run(tmp_path, "linear_init", STILL, table, observed["single"], seed=1, labelled=False)
+    logits = tmp_path / "runs/linear_init" / STILL / "logits.h5"
+    with storage.create_hdf5(logits) as file:
+        storage.put(file, "val", np.zeros((finished.VAL + 1, 3)), axes="image, class", units="logit")
+        file.attrs["epoch"] = 1
+    with pytest.raises(StorageError, match="run that stage again"):
+        audit(tmp_path, "digits", 0)
+
+
+def test_torch_is_never_imported(result: dict[str, Any], repository: Path):
+    code = (
+        "import sys; from pathlib import Path; from stages.audit import audit; audit(Path(sys.argv[1]), 'digits', 0); "
+        "sys.exit('torch' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, str(result["root"])]
+    assert subprocess.run(command, cwd=repository).returncode == 0

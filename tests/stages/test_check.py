@@ -1,0 +1,260 @@
+"""The preflight: each fault that would cost hours is found before anything runs, and named by its key."""
+
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from pipeline import config
+from pipeline.methods import base
+from pipeline.networks.network import Network
+from stages import check
+from tests import copies
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
+    """A copy of the project with its default params."""
+    root = tmp_path_factory.mktemp("original")
+    copies.project(repository, root)
+    return root
+
+
+@pytest.fixture
+def project(original: Path, tmp_path: Path) -> Path:
+    """A copy to alter."""
+    return Path(shutil.copytree(original, tmp_path / "project"))
+
+
+def edit(project: Path, changes: dict[str, Any]) -> None:
+    """Set dotted keys of params.yaml; ``...`` deletes the key."""
+    path, yaml = project / "params.yaml", YAML()
+    content = yaml.load(path)
+    for dotted, value in changes.items():
+        *parents, last = dotted.split("/")
+        block = content
+        for key in parents:
+            block = block.setdefault(key, {})
+        if value is ...:
+            del block[last]
+        else:
+            block[last] = value
+    yaml.dump(content, path)
+
+
+def test_the_default_passes(project: Path) -> None:
+    assert check.check(project) == ([], [])
+
+
+TRANSFORMER = {
+    "kind": "label_embedding",
+    "dim": 8,
+    "heads": 2,
+    "feedforward": 8,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "dropout": 0.0,
+    "embedding": 4,
+}
+EVERY = ["an", "em", "em_apl", "iun", "full", "lac"]
+NEVER = "is no stage's out"
+FILE = {"source": "timm", "model": "resnet18", "weights": "file", "file": "gone.pth", "mean": None, "std": None}
+VARIANT = {"dataset": "digits", "method": "an", "seed": 0, "set": {"stage": {}, "method": {}}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        # schema
+        ({"finetune/default/epoch": 3}, r"finetune\.\w+\.epoch: "),
+        ({"finetune/default/epochs": ...}, r"finetune\.\w+\.epochs: "),
+        ({"finetune/default/epochs": "8"}, r"finetune\.\w+\.epochs: "),
+        ({"grid/datasets": ["dig-its"]}, r"grid: .*dig-its"),
+        # methods
+        (
+            {
+                "grid/linear_init": ["an", "emm"],
+                "methods/emm": {"default": {}},
+                "grid/finetune": [],
+                "grid/landscape": [],
+            },
+            r"grid\.linear_init: `emm` has no file pipeline/methods/emm\.py; there are an, em",
+        ),
+        (
+            {"grid/end_to_end": ["plc", "base"], "methods/base": {"default": {}}},
+            r"grid\.end_to_end: `base` has no file",
+        ),
+        ({"methods/em": ...}, r"methods\.em: no such section"),
+        ({"methods/em/default/alpha": "high"}, r"methods\.em\.default\.alpha: "),
+        ({"methods/em/voc": {"alfa": 0.1}}, r"methods\.em\.voc\.alfa: "),  # a dataset that the grid does not run
+        # what a stage can give
+        ({"grid/linear_init": EVERY}, r"grid\.linear_init: `lac` compares 2 views"),
+        (
+            {"grid/linear_init": EVERY},
+            r"grid\.linear_init: `lac` needs embeddings, which linear_init\.digits\.head `linear` does not give",
+        ),
+        ({"lac/default/strong": None}, r"lac\.digits\.strong: is null, and `lac` \(grid\.lac\) asks for a strong view"),
+        ({"linear_init/default/head": TRANSFORMER}, r"linear_init\.digits\.head: `label_embedding` reads maps"),
+        ({"linear_init/default/flip": True}, r"linear_init\.digits\.flip: .*features\.digits\.mirrored"),
+        ({"lac/default/head": TRANSFORMER}, r"lac\.digits\.head: differs from end_to_end\.digits\.head"),
+        # runs that others start from
+        (
+            {"grid/linear_init": ["an", "em_apl", "iun", "full"]},
+            rf"finetune@digits-em-0: dep runs/linear_init/digits-em-0/\S+ {NEVER}; add em to grid\.linear_init",
+        ),
+        ({"grid/finetune": ["an", "em"]}, r"grid\.landscape: `full` is not in grid\.finetune"),
+        (
+            {"grid/end_to_end": ["an"]},
+            rf"lac@digits-lac-0.*: dep runs/end_to_end/digits-plc-0/\S+ {NEVER}; add plc to grid\.end_to_end",
+        ),
+        # variants
+        (
+            {"variants/linear_init/digits-an-0-twice": VARIANT | {"seed": 1}},
+            r"the key must be <dataset>-<method>-<seed>-<what>",
+        ),
+        (
+            {"variants/linear_init/digits-an-7-twice": VARIANT | {"seed": 7}},
+            r"variants\.linear_init\.digits-an-7-twice: 7 is not in grid\.seeds",
+        ),
+        (
+            {"variants/lac/digits-lac-0-no_queue/set": {"stage": {}, "method": {"queue": 0}}},
+            r"variants\.lac\.digits-lac-0-no_queue\S*\.queue: ",
+        ),
+        # data
+        (
+            {"prepare/digits/source": "digit"},
+            r"prepare\.digits\.source: `digit` has no file pipeline/sources/digit\.py",
+        ),
+        ({"prepare/digits/train": "many"}, r"prepare\.digits\.train: "),
+        ({"backbone/digits": FILE}, r"backbone\.digits\.file: no file gone\.pth"),
+    ],
+)
+def test_a_fault_is_named(project: Path, changes: dict[str, Any], message: str) -> None:
+    edit(project, changes)
+    try:
+        params = config.load(project / "params.yaml")
+    except config.ConfigError as error:
+        problems = str(error).splitlines()
+        assert check.check(project) == (problems, [])
+    else:
+        problems = (
+            check.graph_problems(project, params)[0] if NEVER in message else check.params_problems(project, params)
+        )
+    assert any(re.search(message, problem) for problem in problems), problems
+    assert len(set(problems)) == len(problems)
+
+
+def test_all_faults_are_listed_at_once(project: Path) -> None:
+    edit(project, {"methods/em/default/alpha": "high", "prepare/digits/train": "many", "grid/end_to_end": []})
+    text = "\n".join(check.check(project)[0])
+    assert all(part in text for part in ("methods.em.default.alpha", "prepare.digits.train", "digits-plc-0"))
+
+
+def test_the_folder_of_raw_data_must_exist(project: Path) -> None:
+    edit(project, {"prepare/digits": {"source": "voc", "root": "photos", "size": 32}})
+    assert "prepare.digits.root: no folder photos" in "\n".join(check.check(project)[0])
+    (project / "photos").mkdir()
+    assert "prepare.digits.root" not in "\n".join(check.check(project)[0])
+
+
+def test_a_source_file_that_dvc_needs_must_exist(project: Path) -> None:
+    (project / "pipeline/cells.py").unlink()
+    problems = check.check(project)[0]
+    assert [problem for problem in problems if "dep pipeline/cells.py does not exist" in problem]
+
+
+def test_what_a_removed_run_left_meets_no_dep(project: Path) -> None:
+    weights = project / "runs/end_to_end/digits-plc-0/weights.pt"
+    weights.parent.mkdir(parents=True)
+    weights.write_bytes(b"old")
+    edit(project, {"grid/end_to_end": []})
+    problems, leftovers = check.check(project)
+    assert "runs/end_to_end/digits-plc-0/weights.pt is no stage's out" in "\n".join(problems)
+    assert leftovers == [Path("runs/end_to_end")]
+
+
+def test_leftovers_are_named_and_removed_on_request_only(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = [
+        "runs/finetune/digits-em-0/metrics.json",
+        "runs/lac/digits-lac-0-no_queue/metrics.json",
+        "analyses/audit/digits-0/audit.json",
+    ]
+    left = [
+        "runs/finetune/digits-em-1/metrics.json",
+        "runs/lac/digits-lac-0-queue/metrics.json",
+        "analyses/maps/a/x.json",
+    ]
+    for name in kept + left:
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("{}")
+    folders = ["runs/finetune/digits-em-1", "runs/lac/digits-lac-0-queue", "analyses/maps"]
+    monkeypatch.chdir(project)
+    assert check.main([]) == 0
+    assert ", ".join(folders) in capsys.readouterr().err
+    assert all(Path(name).exists() for name in kept + left)
+    assert check.main(["--remove-leftovers"]) == 0
+    assert all(Path(name).exists() for name in kept)
+    assert not any(Path(folder).exists() for folder in folders)
+    assert check.main([]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_command_line_lists_problems_and_fails(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(project, {"grid/end_to_end": []})
+    monkeypatch.chdir(project)
+    assert check.main([]) == 1
+    assert re.search(r"^error: .*add plc to grid\.end_to_end$", capsys.readouterr().err, re.MULTILINE)
+
+
+def test_the_reading_of_source_text_agrees_with_the_classes(repository: Path) -> None:
+    names = base.names()
+    assert names
+    for name in names:
+        facts, method = check.read_facts(repository / f"pipeline/methods/{name}.py"), base.load(name)
+        assert facts.views == method.views, name
+        assert facts.needs == method.needs, name
+        assert facts.settings.model_json_schema() == method.Settings.model_json_schema(), name
+
+
+@pytest.mark.parametrize("kind", ["linear", "label_embedding"])
+def test_what_the_preflight_grants_is_what_the_network_provides(repository: Path, kind: str) -> None:
+    params = config.load(repository / "profiles/default.yaml")
+    settings = params.settings("end_to_end" if kind == "label_embedding" else "finetune", "digits")
+    head = settings.head.model_dump()
+    assert head["kind"] == kind
+    network = Network({"backbone": None, "width": 128, "classes": 3, "head": head})
+    assert check.available(settings) == network.provides() | {"epoch_logits", "expected_positives"}
+
+
+def test_it_is_quick_and_needs_no_torch(project: Path) -> None:
+    script = (
+        "import sys\nfrom stages import check\ncode = check.main([])\nassert 'torch' not in sys.modules\nsys.exit(code)"
+    )
+    started = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", script], cwd=project, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - started < 10  # 1 s on an idle machine
+
+
+def test_a_schema_that_needs_torch_is_refused(project: Path) -> None:
+    path = project / "pipeline/methods/em.py"
+    text = path.read_text().replace(
+        "class Settings(Strict):", "import torch\n\n\nclass Settings(Strict, torch.Tensor):"
+    )
+    path.write_text(text)
+    assert "class Settings draws on `torch`" in "\n".join(check.check(project)[0])
+
+
+def test_without_dvc_it_says_so(project: Path) -> None:
+    shutil.rmtree(project / ".dvc")
+    assert any(problem.startswith("dvc.yaml: ") for problem in check.check(project)[0])

@@ -1,0 +1,274 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline import config, seeds, storage
+from pipeline.audits.landscape import LandscapeError
+from pipeline.batch import Outputs
+from pipeline.methods import base
+from pipeline.networks.network import Network
+from stages.landscape import landscape, sample
+from stages.problem import problem
+from tests.stages import finished_runs as finished
+
+MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.25)
+SETTINGS = {"images": 9, "points_1d": 5, "points_2d": 3, "radius": 0.8, "direction_seed": 123, "batch_size": 4}
+EMBEDDING = {"kind": "label_embedding", "dim": 8, "heads": 2, "feedforward": 8, "encoder_layers": 1}
+EMBEDDING |= {"decoder_layers": 1, "dropout": 0.1, "embedding": 6}
+
+
+class Project:
+    """A root with data, and trained networks on demand."""
+
+    def __init__(self, root: Path, repository: Path, stage: str = "finetune") -> None:
+        settings = {"default": SETTINGS | {"stage": stage}}
+        finished.write_params(root, repository, variants=finished.no_variants(), landscape=settings)
+        self.root, self.stage = root, stage
+        self.params = config.load(root / "params.yaml")
+        self.table, self.observed = finished.write_data(root)
+        self.pixels = np.random.default_rng(5).integers(0, 256, (len(self.table.paths), 16, 16, 3), dtype=np.uint8)
+        with storage.create_hdf5(root / "data" / "prepare" / "digits" / "images.h5") as file:
+            storage.put(file, "pixels", self.pixels, axes="image, height, width, channel (RGB)", units="0 to 255")
+
+    def images(self, rows: np.ndarray) -> torch.Tensor:
+        """Normalised images, one value after the other as the formula says."""
+        scaled = (self.pixels[rows] / 255 - np.array(MEAN)) / np.array(STD)
+        return torch.from_numpy(scaled.astype(np.float32)).permute(0, 3, 1, 2)
+
+    def method(self, name: str) -> base.Method:
+        labels = self.observed[base.load(name).labels][self.table.rows("train")]
+        known = problem(self.params, "digits", self.table.classes, labels)
+        return base.build(name, self.params.method(name, "digits"), known).eval()
+
+    def train(self, method: base.Method, name: str, seed: int, head: dict[str, Any] | None = None) -> Network:
+        """Write the folder of a run whose network has random weights and moved running statistics."""
+        torch.manual_seed(seed)
+        backbone = {"source": "small", "width": 8, "mean": MEAN, "std": STD}
+        classes = len(finished.CLASSES)
+        network = Network({"backbone": backbone, "width": 8, "classes": classes, "head": head or {"kind": "linear"}})
+        train = self.images(self.table.rows("train"))
+        network.train()(train)
+        network.eval()
+        folder = self.root / "runs" / self.stage / f"digits-{name}-0"
+        storage.write_torch(folder / "weights.pt", network.content())
+        storage.write_torch(folder / "method.pt", dict(method.state_dict()))
+        with torch.no_grad(), storage.create_hdf5(folder / "logits.h5") as file:
+            storage.put(file, "train", network(train)["logits"].numpy(), axes="image, class", units="logit")
+        return network
+
+    def loss(self, network: Network, method: base.Method, index: np.ndarray) -> float:
+        """The method's loss on unaugmented images of the training split."""
+        rows = self.table.rows("train")[index]
+        observed = torch.from_numpy(self.observed[method.labels][rows])
+        views = len(method.views)
+        with torch.no_grad():
+            answer = network(self.images(rows))
+            outputs = Outputs(**{name: torch.stack([value] * views) for name, value in answer.items()})
+            return float(sum(method(outputs, observed, torch.from_numpy(index)).values()))
+
+    def result(self, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any], dict[str, Any], str]:
+        folder = self.root / "analyses" / "landscape" / f"digits-{name}-0"
+        with storage.open_hdf5(folder / "landscape.h5") as file:
+            arrays = {key: dataset[()] for key, dataset in file.items()}
+            attrs = dict(file.attrs)
+        return arrays, attrs, storage.read_json(folder / "metrics.json"), (folder / "summary.md").read_text()
+
+
+def moved(network: Network, x: float, y: float) -> Network:
+    """The network moved by hand along the two directions of the seed."""
+    other = Network(network.architecture)
+    other.load_state_dict(network.state_dict())
+    generators = {axis: seeds.torch_generator(123, "landscape", "direction", axis) for axis in ("x", "y")}
+    with torch.no_grad():
+        for parameter in other.parameters():
+            draws = {axis: torch.randn(parameter.shape, generator=generators[axis]) for axis in ("x", "y")}
+            if parameter.ndim < 2:
+                continue
+            for weight, *slices in zip(parameter, draws["x"], draws["y"], strict=True):
+                norm = weight.norm().clone()
+                for offset, draw in zip((x, y), slices, strict=True):
+                    weight += offset * draw * norm / draw.norm()
+    return other.eval()
+
+
+def label_some_cells(project: Project) -> base.Method:
+    """EM+APL in a state in which a fifth of the unknown cells carries a stored label."""
+    method = project.method("em_apl")
+    unknown = torch.from_numpy(project.observed["single"][project.table.rows("train")] == 0)
+    generator = torch.Generator().manual_seed(0)
+    chosen = unknown & (torch.rand(unknown.shape, generator=generator) < 0.2)
+    state = method.state_dict()
+    state["since"][chosen] = 2
+    state["soft"][chosen] = torch.rand(int(chosen.sum()), generator=generator) * 0.3
+    return method
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Project:
+    return Project(tmp_path_factory.mktemp("landscape"), repository)
+
+
+@pytest.fixture(scope="module")
+def stored(project: Project) -> tuple[base.Method, Network]:
+    method = label_some_cells(project)
+    network = project.train(method, "em_apl", seed=1)
+    landscape(project.root, "digits", "em_apl", 0)
+    return method, network
+
+
+def test_every_point_is_the_own_loss_of_a_network_moved_by_hand(project: Project, stored: tuple[base.Method, Network]):
+    method, network = stored
+    arrays, attrs, _, _ = project.result("em_apl")
+    index = arrays["image_index"]
+    assert arrays["offsets_1d"] == pytest.approx([-0.8, -0.4, 0, 0.4, 0.8])
+    assert arrays["offsets_2d"] == pytest.approx([-0.8, 0, 0.8])
+    line = [project.loss(moved(network, a, 0), method, index) for a in arrays["offsets_1d"]]
+    assert arrays["loss_1d"] == pytest.approx(line, rel=1e-4)
+    plane = [[project.loss(moved(network, a, b), method, index) for b in (-0.8, 0, 0.8)] for a in (-0.8, 0, 0.8)]
+    assert arrays["loss_2d"] == pytest.approx(np.array(plane), rel=1e-4)
+    assert abs(plane[0][2] - plane[2][0]) > 1e-3  # else the test could not tell the axes apart
+    assert attrs["centre_loss"] == arrays["loss_1d"][2] == arrays["loss_2d"][1, 1]
+    assert attrs["centre_loss"] == pytest.approx(project.loss(network, method, index), rel=1e-6)
+
+
+def test_stored_labels_enter_the_loss(project: Project, stored: tuple[base.Method, Network]):
+    """By the formula, cell by cell: beta and the stored target where labelled, -alpha H elsewhere."""
+    method, network = stored
+    arrays, attrs, _, summary = project.result("em_apl")
+    index = arrays["image_index"]
+    rows = project.table.rows("train")[index]
+    with torch.no_grad():
+        p = torch.sigmoid(network(project.images(rows))["logits"].double()).numpy()
+    own, state = project.params.method("em_apl", "digits"), method.state_dict()
+    total = 0.0
+    for i, row in enumerate(rows):
+        for c in range(len(finished.CLASSES)):
+            q, s = p[i, c], float(state["soft"][index[i], c])
+            if project.observed["single"][row, c] == 1:
+                total += -np.log(q)
+            elif state["since"][index[i], c] > 0:
+                total += own["beta"] * (-s * np.log(q) - (1 - s) * np.log(1 - q))
+            else:
+                total += own["alpha"] * (q * np.log(q) + (1 - q) * np.log(1 - q))
+    assert attrs["centre_loss"] == pytest.approx(total / p.size, rel=1e-5)
+    assert "`soft`" in summary and "`since`" in summary
+    fresh = project.loss(network, project.method("em_apl"), index)
+    assert abs(fresh - attrs["centre_loss"]) > 1e-3
+
+
+def test_metrics_are_those_of_the_arrays(project: Project, stored: tuple[base.Method, Network]):
+    arrays, attrs, metrics, summary = project.result("em_apl")
+    line, plane, centre = arrays["loss_1d"], arrays["loss_2d"], attrs["centre_loss"]
+    assert metrics["centre_loss"] == centre
+    assert (metrics["min_1d"], metrics["max_1d"]) == (line.min(), line.max())
+    assert (metrics["min_2d"], metrics["max_2d"]) == (plane.min(), plane.max())
+    assert metrics["below_centre_1d"] == (line < centre).sum()
+    assert metrics["rise_at_radius_1d"] == pytest.approx((line[0] + line[-1]) / 2 - centre)
+    assert (metrics["points_1d"], metrics["points_2d"], metrics["images"]) == (5, 9, 9)
+    assert (metrics["not_finite_1d"], metrics["reason"]) == (0, None)
+    assert metrics["stored_logits_difference"] < 1e-4
+    assert f"{centre:.6f}" in summary and "seed 123" in summary
+    assert (attrs["method"], attrs["stage"], attrs["images"], attrs["direction_seed"]) == ("em_apl", "finetune", 9, 123)
+
+
+def test_methods_share_images_and_raw_draws_but_not_directions(project: Project, stored: tuple[base.Method, Network]):
+    network = project.train(project.method("an"), "an", seed=2)
+    landscape(project.root, "digits", "an", 0)
+    an, an_attrs, _, _ = project.result("an")
+    em_apl, attrs, _, _ = project.result("em_apl")
+    assert (an["image_index"] == em_apl["image_index"]).all()
+    for axis in ("x", "y"):
+        assert an_attrs[f"raw_direction_{axis}_sha256"] == attrs[f"raw_direction_{axis}_sha256"]
+    assert attrs["raw_direction_x_sha256"] != attrs["raw_direction_y_sha256"]
+    index = an["image_index"]
+    assert an["loss_1d"][4] == pytest.approx(
+        project.loss(moved(network, 0.8, 0), project.method("an"), index), rel=1e-4
+    )
+
+
+def test_an_oracle_is_charged_with_its_own_labels(project: Project):
+    method = project.method("full")
+    network = project.train(method, "full", seed=3)
+    landscape(project.root, "digits", "full", 0)
+    arrays, attrs, _, summary = project.result("full")
+    index = arrays["image_index"]
+    rows = project.table.rows("train")[index]
+    with torch.no_grad():
+        logits = network(project.images(rows))["logits"].double()
+    losses = torch.nn.functional.binary_cross_entropy_with_logits(
+        logits, torch.from_numpy(project.table.truth[rows]).double(), reduction="none"
+    )
+    losses[torch.from_numpy(~project.table.scored[rows])] = 0  # unknown to the oracle, which leaves them out
+    assert attrs["centre_loss"] == pytest.approx(float(losses.mean()), rel=1e-5)
+    assert "`all`" in summary
+
+
+def test_a_method_of_two_views_gets_the_picture_twice_and_forgets_nothing(tmp_path: Path, repository: Path):
+    project = Project(tmp_path, repository, stage="end_to_end")
+    method = project.method("lac")
+    network = project.train(method, "lac", seed=4, head=EMBEDDING)
+    index = sample(finished.TRAIN, 9, 123, "digits")
+    method.train()
+    project.loss(network, method, np.arange(5))  # fills the queue
+    method.eval()
+    assert method.state_dict()["queue_labels"].any()
+    state = {name: value.clone() for name, value in method.state_dict().items()}
+    storage.write_torch(tmp_path / "runs/end_to_end/digits-lac-0/method.pt", state)
+    landscape(tmp_path, "digits", "lac", 0)
+    arrays, attrs, _, summary = project.result("lac")
+    assert attrs["centre_loss"] == pytest.approx(project.loss(network, method, index), rel=1e-5)
+    assert arrays["loss_1d"][0] == pytest.approx(project.loss(moved(network, -0.8, 0), method, index), rel=1e-3)
+    assert "compares 2 views" in summary and "not a mean over cells" in summary
+    assert all(torch.equal(value, state[name]) for name, value in method.state_dict().items())
+
+
+def test_same_inputs_same_bytes_and_the_run_stays_as_it_is(project: Project, stored: tuple[base.Method, Network]):
+    folders = [project.root / "analyses/landscape/digits-em_apl-0", project.root / "runs/finetune/digits-em_apl-0"]
+    before = {path: path.read_bytes() for folder in folders for path in folder.iterdir()}
+    assert {path.name for path in folders[0].iterdir()} == {"landscape.h5", "metrics.json", "summary.md"}
+    landscape(project.root, "digits", "em_apl", 0)
+    assert {path: path.read_bytes() for folder in folders for path in folder.iterdir()} == before
+
+
+def test_weights_that_are_not_those_of_the_logits_are_an_error(tmp_path: Path, repository: Path):
+    project = Project(tmp_path, repository)
+    method = project.method("an")
+    network = project.train(method, "an", seed=6)
+    logits = tmp_path / "runs/finetune/digits-an-0/logits.h5"
+    with torch.no_grad(), storage.create_hdf5(logits) as file:
+        dark = torch.zeros_like(project.images(project.table.rows("train")))  # as if normalised in another way
+        storage.put(file, "train", network(dark)["logits"].numpy() + 1, axes="image, class", units="logit")
+    with pytest.raises(LandscapeError, match=r"digits-an-0/logits\.h5: stored logits"):
+        landscape(tmp_path, "digits", "an", 0)
+    assert not (tmp_path / "analyses").exists()
+
+
+def test_an_overflowing_loss_is_null_in_the_metrics(tmp_path: Path, repository: Path):
+    project = Project(tmp_path, repository)
+    project.params = config.load(tmp_path / "params.yaml")
+    settings = {"default": SETTINGS | {"stage": "finetune", "radius": 1e30}}
+    finished.write_params(tmp_path, repository, variants=finished.no_variants(), landscape=settings)
+    project.train(project.method("an"), "an", seed=7)
+    landscape(tmp_path, "digits", "an", 0)
+    arrays, _, metrics, summary = project.result("an")
+    assert not np.isfinite(arrays["loss_1d"][0])
+    assert metrics["rise_at_radius_1d"] is None and "not finite" in metrics["reason"]
+    assert metrics["not_finite_1d"] == (~np.isfinite(arrays["loss_1d"])).sum() >= 2
+    assert metrics["max_1d"] >= metrics["min_1d"] and "Warning: " in summary
+
+
+def test_the_sample_is_fixed_and_never_larger_than_the_split():
+    chosen = sample(100, 10, 123, "digits")
+    assert len(set(chosen.tolist())) == 10 and (np.diff(chosen) > 0).all() and chosen.dtype == np.int64
+    assert (chosen == sample(100, 10, 123, "digits")).all()
+    assert (chosen != sample(100, 10, 124, "digits")).any()
+    assert sample(4, 10, 123, "digits").tolist() == [0, 1, 2, 3]
+
+
+def test_a_missing_run_is_an_error_that_names_it(tmp_path: Path, repository: Path):
+    Project(tmp_path, repository)
+    with pytest.raises(storage.StorageError, match="runs/finetune/digits-an-0/method.pt"):
+        landscape(tmp_path, "digits", "an", 0)

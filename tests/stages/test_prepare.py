@@ -1,0 +1,291 @@
+import hashlib
+import io
+import json
+import re
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from PIL import Image
+from ruamel.yaml import YAML
+
+from pipeline.config import ConfigError
+from pipeline.images import ImageError, Pixels, decode, resize
+from pipeline.single_positive import literature
+from pipeline.storage import StorageError
+from pipeline.table import SourceError, read_table
+from stages.prepare import prepare
+from stages.simulate import simulate
+
+VOC = {
+    "source": "voc",
+    "root": "raw",
+    "difficult": "negative",
+    "classes": None,
+    "size": 8,
+    "val_fraction": 0.2,
+    "split_seed": 1200,
+}
+FILES = ("table.h5", "images.h5", "report.json", "summary.md")
+
+
+@pytest.fixture
+def project(tmp_path, repository):
+    """A project folder: the repository's params.yaml with one more block of `prepare` and settings of `simulate`."""
+
+    def make(block: dict, name: str = "pets", **simulation) -> Path:
+        yaml = YAML(typ="safe", pure=True)
+        params = yaml.load((repository / "params.yaml").read_text())
+        params["prepare"][name] = block
+        params["simulate"][name] = simulation
+        with open(tmp_path / "params.yaml", "w") as file:
+            yaml.dump(params, file)
+        return tmp_path
+
+    return make
+
+
+def jpeg(colour: tuple[int, int, int], size: tuple[int, int] = (20, 16)) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", size, colour).save(buffer, "JPEG")
+    return buffer.getvalue()
+
+
+def voc_tree(folder: Path, names: list[str], classes: list[str], truth: np.ndarray, official: np.ndarray, data) -> None:
+    """Write lists and pictures in VOC layout; `data` gives the bytes of each picture."""
+    lists, pictures = folder / "ImageSets" / "Main", folder / "JPEGImages"
+    lists.mkdir(parents=True)
+    pictures.mkdir()
+    for part, number in (("train", 0), ("val", 1)):
+        rows = np.flatnonzero(official == number)
+        (lists / f"{part}.txt").write_text("".join(f"{names[row]}\n" for row in rows))
+        for column, name in enumerate(classes):
+            labels = truth[rows, column].tolist()
+            text = "".join(f"{names[row]} {label:2d}\n" for row, label in zip(rows, labels, strict=True))
+            (lists / f"{name}_{part}.txt").write_text(text)
+    for row, name in enumerate(names):
+        (pictures / f"{name}.jpg").write_bytes(data(row))
+
+
+def small_tree(folder: Path) -> None:
+    truth = np.array([[1, -1], [1, 1], [-1, 1], [1, -1], [-1, -1], [1, 0], [1, -1], [-1, 1]])
+    official = np.array([0, 0, 0, 0, 0, 1, 1, 1])
+    colours = [(30 * row, 0, 0) for row in range(7)] + [(0, 0, 0)]  # the last looks like the first
+    voc_tree(
+        folder, [f"img_{row}" for row in range(8)], ["cat", "dog"], truth, official, lambda row: jpeg(colours[row])
+    )
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+
+
+# ---------------------------------------------------------------------------------------------- a small set, whole
+def test_prepare_writes_table_pictures_and_report(project):
+    root = project(VOC)
+    small_tree(root / "raw")
+    prepare(root, "pets")
+    folder = root / "data" / "prepare" / "pets"
+    assert {path.name for path in folder.iterdir()} == set(FILES)
+
+    table = read_table(folder / "table.h5")
+    assert table.paths == tuple(f"JPEGImages/img_{row}.jpg" for row in (0, 1, 2, 3, 5, 6, 7))
+    assert table.truth.tolist() == [[1, 0], [1, 1], [0, 1], [1, 0], [1, 0], [1, 0], [0, 1]]
+    pixels = Pixels(folder / "images.h5")
+    for row, path in enumerate(table.paths):
+        assert np.array_equal(pixels[[row]][0], resize(decode(root / "raw" / path), 8))
+    with h5py.File(folder / "images.h5") as file:
+        assert (file.attrs["size"], file.attrs["source"]) == (8, "voc")
+
+    report = json.loads((folder / "report.json").read_text())
+    assert (report["dataset"], report["source"], report["size"]) == ("pets", "voc", 8)
+    train, test = report["splits"]["train"], report["splits"]["test"]
+    assert (train["images"], report["splits"]["val"]["images"], test["images"]) == (3, 1, 3)
+    assert test["labels_per_image"] == 1 and test["images_by_labels"] == [0, 3]
+    assert [row["test"] for row in report["classes"]] == [2, 1]
+    assert [row["train"] + row["val"] for row in report["classes"]] == [3, 2]
+    assert report["images"]["height"] == {"least": 16, "median": 16, "most": 16}
+    assert report["images"]["width"] == {"least": 20, "median": 20, "most": 20}
+    assert report["read"]["parts"]["train"]["skipped_without_positive"] == {"count": 1, "first": ["img_4"]}
+    assert report["read"]["difficult"] == {"policy": "negative", "cells": 1}
+    assert report["duplicates"]["groups"] == 1
+    assert report["duplicates"]["first"] == [["JPEGImages/img_0.jpg", "JPEGImages/img_7.jpg"]]
+    assert (report["duplicates"]["across_splits"], report["duplicates"]["with_different_labels"]) == (1, 1)
+    assert any("different labels" in text for text in report["warnings"])
+
+    summary = (folder / "summary.md").read_text()
+    assert "| test | 3 | 1.000 | 0 | 2 | 0 |" in summary
+    assert str(root) not in summary + (folder / "report.json").read_text()
+
+
+def test_the_same_input_gives_the_same_bytes(project, monkeypatch):
+    root = project(VOC)
+    small_tree(root / "raw")
+    found = []
+    for workers in ("1", "5", ""):
+        monkeypatch.setenv("SPML_WORKERS", workers)
+        prepare(root, "pets")
+        simulate(root, "pets")
+        found.append([digests(root / "data" / stage / "pets") for stage in ("prepare", "simulate")])
+    assert found[0] == found[1] == found[2]
+    assert [len(files) for files in found[0]] == [4, 3]
+
+
+def test_difficult_cells_of_unknown_truth_are_counted(project):
+    root = project(VOC | {"difficult": "ignore"})
+    small_tree(root / "raw")
+    prepare(root, "pets")
+    folder = root / "data" / "prepare" / "pets"
+    table = read_table(folder / "table.h5")
+    assert np.argwhere(~table.scored).tolist() == [[4, 1]] and table.truth[4, 1] == 0
+    report = json.loads((folder / "report.json").read_text())
+    assert report["splits"]["test"]["cells_unscored"] == 1
+    assert [row["unscored"] for row in report["classes"]] == [0, 1]
+
+
+# ---------------------------------------------------------------------------------------------- nothing is lost
+def spoil_picture(raw: Path) -> None:
+    for name in ("img_2", "img_6"):
+        (raw / "JPEGImages" / f"{name}.jpg").write_bytes(jpeg((1, 2, 3))[:400])
+
+
+def spoil_list(raw: Path) -> None:
+    (raw / "ImageSets" / "Main" / "dog_val.txt").write_text("img_5  1\n")
+
+
+def remove_picture(raw: Path) -> None:
+    (raw / "JPEGImages" / "img_7.jpg").unlink()
+
+
+@pytest.mark.parametrize(
+    "spoil, error, words",
+    [
+        (
+            spoil_picture,
+            ImageError,
+            r"2 of 7 images cannot be used:\nJPEGImages/img_2\.jpg: .*\nJPEGImages/img_6\.jpg: ",
+        ),
+        (spoil_list, SourceError, r"dog_val\.txt: 2 of the 3 ids"),
+        (remove_picture, SourceError, "1 of 7 images have no file: img_7"),
+    ],
+)
+def test_bad_input_leaves_earlier_outputs_alone(project, spoil, error, words):
+    root = project(VOC)
+    small_tree(root / "raw")
+    prepare(root, "pets")
+    before = digests(root / "data" / "prepare" / "pets")
+    spoil(root / "raw")
+    with pytest.raises(error, match=words):
+        prepare(root, "pets")
+    assert digests(root / "data" / "prepare" / "pets") == before
+
+
+@pytest.mark.parametrize(
+    "block, words",
+    [
+        (VOC | {"source": "imagenet"}, r"prepare\.pets\.source: no source 'imagenet'; there are .*voc"),
+        (VOC | {"source": "../voc"}, r"no source '\.\./voc'"),
+        ({"root": "raw"}, "no source None"),
+        (VOC | {"size": "8"}, r"prepare\.pets\.size"),
+        (VOC | {"colour": 1}, r"prepare\.pets\.colour"),
+        ({key: VOC[key] for key in VOC if key != "root"}, r"prepare\.pets\.root"),
+    ],
+)
+def test_settings_that_do_not_fit_name_their_key(project, block, words):
+    root = project(block)
+    with pytest.raises(ConfigError, match=words):
+        prepare(root, "pets")
+    assert not (root / "data").exists()
+
+
+def test_a_dataset_without_a_block_is_an_error(project):
+    with pytest.raises(ConfigError, match="neither `default` nor `birds`"):
+        prepare(project(VOC), "birds")
+
+
+def test_an_empty_split_is_an_error(project):
+    root = project(VOC | {"val_fraction": 0.01})
+    small_tree(root / "raw")
+    with pytest.raises(SourceError, match=r"prepare\.pets: no image in val \(4 train, 0 val, 3 test\)"):
+        prepare(root, "pets")
+    assert not (root / "data").exists()
+
+
+def test_workers_must_be_a_number(project, monkeypatch):
+    root = project(VOC)
+    small_tree(root / "raw")
+    monkeypatch.setenv("SPML_WORKERS", "many")
+    with pytest.raises(ConfigError, match="SPML_WORKERS='many'"):
+        prepare(root, "pets")
+
+
+def test_simulate_before_prepare_names_the_missing_table(project):
+    with pytest.raises(StorageError, match=r"data/prepare/pets/table\.h5"):
+        simulate(project(VOC), "pets")
+
+
+# ---------------------------------------------------------------------------------------------- true sizes, photographs
+def test_a_set_of_the_size_of_voc2012(project, repository):
+    """The real 11,540 x 20 label matrix, with tiny pictures, through both stages."""
+    file = repository.parent / "shared" / "data" / "labels" / "voc2012_labels.npz"
+    if not file.exists():
+        pytest.skip("the VOC2012 label matrix is not at hand")
+    with np.load(file) as archive:
+        names, truth, classes = archive["image"].tolist(), archive["labels"], archive["category"].tolist()
+    assert names == sorted(names) and truth.any(axis=1).all()
+    official = np.random.default_rng(0).permutation(np.repeat([0, 1], [5717, 5823]))  # the official sizes
+    root = project(VOC, "voc", protocol="literature")
+    colours = [(40 * number, 255 - 40 * number, 90) for number in range(6)]
+    pictures = [jpeg(colour, (12, 10)) for colour in colours]
+    folder = root / "raw" / "VOCdevkit" / "VOC2012"
+    voc_tree(folder, names, classes, 2 * truth.astype(int) - 1, official, lambda row: pictures[row % 6])
+
+    prepare(root, "voc")
+    folder = root / "data" / "prepare" / "voc"
+    table = read_table(folder / "table.h5")
+    order = np.argsort(official, kind="stable")
+    assert table.classes == tuple(classes)
+    assert table.paths == tuple(f"JPEGImages/{names[row]}.jpg" for row in order)
+    assert np.array_equal(table.truth, truth[order])
+    assert [len(table.rows(name)) for name in ("train", "val", "test")] == [4574, 1143, 5823]  # METHODS 1.1
+    pixels = Pixels(folder / "images.h5")
+    for row in (0, 4000, 11_539):
+        assert np.abs(pixels[[row]].astype(int) - colours[order[row] % 6]).max() <= 6
+    report = json.loads((folder / "report.json").read_text())
+    assert sum(row["train"] + row["val"] + row["test"] for row in report["classes"]) == truth.sum()
+    assert report["duplicates"]["groups"] == 6
+
+    simulate(root, "voc")
+    with h5py.File(root / "data" / "simulate" / "voc" / "observed.h5") as file:
+        single = file["single"][()]
+    assert single.sum(axis=1).tolist() == [1] * 11_540
+    assert np.array_equal(single[:5717], literature(table.truth[:5717], 1200))
+    assert np.array_equal(single[5717:], literature(table.truth[5717:], 1200))
+
+
+def test_real_photographs(project, repository):
+    folder = repository.parent / "shared" / "data" / "voc_photos"
+    if not folder.exists():
+        pytest.skip("the VOC2012 photographs are not at hand")
+    root = project(VOC | {"root": str(folder), "size": 32}, "voc")
+    prepare(root, "voc")
+    out = root / "data" / "prepare" / "voc"
+    report = json.loads((out / "report.json").read_text())
+    assert [report["splits"][name]["images"] for name in ("train", "val", "test")] == [528, 132, 440]
+    assert len(report["classes"]) == 20
+    lists = folder / "VOCdevkit" / "VOC2012" / "ImageSets" / "Main"
+    for row in report["classes"]:
+        texts = [(lists / f"{row['name']}_{part}.txt").read_text() for part in ("train", "val")]
+        counts = [len(re.findall(r"\s1$", text, re.M)) for text in texts]
+        assert [row["train"] + row["val"], row["test"]] == counts, row["name"]
+    absent = {row["name"] for row in report["classes"] if not row["train"] + row["val"] + row["test"]}
+    assert absent == {"aeroplane", "train"}
+    assert sum("aeroplane" in text for text in report["warnings"]) == 3
+    assert max(report["images"]["height"]["most"], report["images"]["width"]["most"]) <= 320
+    pixels = Pixels(out / "images.h5")
+    table = read_table(out / "table.h5")
+    assert pixels.shape == (1100, 32, 32, 3)
+    picture = decode(folder / "VOCdevkit" / "VOC2012" / table.paths[7])
+    assert np.array_equal(pixels[[7]][0], resize(picture, 32))
+    assert "| test | 440 |" in (out / "summary.md").read_text()

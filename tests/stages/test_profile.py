@@ -1,0 +1,167 @@
+"""profiles/ -> params.yaml: what is composed, and that no edit is lost."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pipeline import config
+from stages import profile
+
+PHOTOS = """\
+grid:
+  datasets: [photos]
+  linear_init: [an]
+  finetune: []
+  end_to_end: []
+  lac: []
+  landscape: []
+prepare:
+  photos: {source: voc, root: null_device, size: 64}
+backbone:
+  photos: {source: digits, width: 8, images: 10, epochs: 1, batch_size: 5, learning_rate: 1e-3, seed: 0}
+linear_init:
+  default: {epochs: 3}
+variants: {lac: {}}
+"""
+
+
+def git(root: Path, *words: str) -> None:
+    identity = ["-c", "user.name=Test", "-c", "user.email=test@example.org"]
+    subprocess.run(["git", *identity, *words], cwd=root, check=True, capture_output=True)
+
+
+@pytest.fixture
+def project(tmp_path: Path, repository: Path) -> Path:
+    """A committed project with two profiles and a folder of raw data."""
+    (tmp_path / "profiles").mkdir()
+    shutil.copy(repository / "profiles/default.yaml", tmp_path / "profiles/default.yaml")
+    shutil.copy(repository / "profiles/default.yaml", tmp_path / "params.yaml")
+    (tmp_path / "profiles/photos.yaml").write_text(PHOTOS)
+    (tmp_path / "raw").mkdir()
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "params.yaml", "profiles")
+    git(tmp_path, "commit", "-qm", "start")
+    return tmp_path
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines()
+
+
+def test_default_is_the_committed_params(repository: Path) -> None:
+    text = (repository / "profiles/default.yaml").read_text()
+    assert text in ((repository / "params.yaml").read_text(), profile._committed(repository))
+
+
+def test_every_profile_composes(repository: Path) -> None:
+    names = profile.profiles(repository)
+    assert names[0] == "default"
+    for name in names:
+        profile.compose(repository, name)
+
+
+def test_overlay_changes_what_it_names_and_keeps_the_rest(project: Path) -> None:
+    profile.apply(project, "photos")
+    before, after = config.load(project / "profiles/default.yaml"), config.load(project / "params.yaml")
+    assert after.grid.datasets == ["photos"]
+    assert after.grid.linear_init == ["an"]  # lists are replaced, not joined
+    assert after.variants.lac == {}  # {} empties
+    block = after.settings("linear_init", "photos")
+    assert block.epochs == 3
+    assert block.batch_size == before.settings("linear_init", "digits").batch_size
+    assert after.prepare["digits"] == before.prepare["digits"]
+    assert after.methods == before.methods
+
+
+def test_comments_and_number_formats_survive(project: Path) -> None:
+    profile.apply(project, "photos")
+    changed = lines(project / "params.yaml")
+    comments = [line.split("#", 1)[1] for line in lines(project / "profiles/default.yaml") if line.startswith("#")]
+    assert comments and all(any(comment in line for line in changed) for comment in comments)
+    assert "    learning_rate: 1.0e-3" in changed
+    assert "    ema: null" in changed
+
+
+def test_root_replaces_the_folder_of_the_raw_data(project: Path) -> None:
+    profile.apply(project, "photos", "raw")
+    assert config.load(project / "params.yaml").prepare["photos"]["root"] == "raw"
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "message"),
+    [
+        ("photo", None, r"no file profiles/photo\.yaml; there are: default, photos"),
+        ("default", "raw", r"must have one dataset with prepare\.<dataset>\.root; has none"),
+        ("photos", "gone", "gone is not a folder"),
+    ],
+)
+def test_a_wrong_request_changes_nothing(project: Path, name: str, raw: str | None, message: str) -> None:
+    before = (project / "params.yaml").read_bytes()
+    with pytest.raises(config.ConfigError, match=message):
+        profile.apply(project, name, raw)
+    assert (project / "params.yaml").read_bytes() == before
+
+
+def test_an_unknown_key_is_refused_by_its_name(project: Path) -> None:
+    (project / "profiles/typo.yaml").write_text("linear_init: {default: {epoch: 3}}\n")
+    before = (project / "params.yaml").read_bytes()
+    with pytest.raises(config.ConfigError, match=r"linear_init\.\w+\.epoch\b"):
+        profile.apply(project, "typo")
+    assert (project / "params.yaml").read_bytes() == before
+
+
+def test_an_edit_of_ones_own_is_not_overwritten(project: Path) -> None:
+    path = project / "params.yaml"
+    edited = path.read_text().replace("epochs: 25", "epochs: 26")
+    assert edited != path.read_text()
+    path.write_text(edited)
+    with pytest.raises(config.ConfigError, match="--force"):
+        profile.apply(project, "photos", "raw")
+    assert path.read_text() == edited
+    assert not (project / "params.yaml.bak").exists()
+
+
+def test_a_comment_of_ones_own_is_an_edit_too(project: Path) -> None:
+    path = project / "params.yaml"
+    path.write_text(path.read_text() + "# tried 26 epochs: worse\n")
+    with pytest.raises(config.ConfigError, match="--force"):
+        profile.apply(project, "photos")
+
+
+def test_force_keeps_a_copy(project: Path) -> None:
+    path = project / "params.yaml"
+    edited = path.read_text().replace("epochs: 25", "epochs: 26")
+    path.write_text(edited)
+    profile.apply(project, "photos", force=True)
+    assert (project / "params.yaml.bak").read_text() == edited
+    assert config.load(path).grid.datasets == ["photos"]
+
+
+def test_profiles_can_be_switched_back_and_forth(project: Path) -> None:
+    (project / "other").mkdir()
+    for name, raw in [("photos", "raw"), ("photos", "other"), ("photos", None), ("default", None), ("photos", "raw")]:
+        profile.apply(project, name, raw)
+        prepare = config.load(project / "params.yaml").prepare
+        assert name == "default" or prepare["photos"]["root"] == (raw or "null_device")
+    profile.apply(project, "default")
+    assert (project / "params.yaml").read_bytes() == (project / "profiles/default.yaml").read_bytes()
+    assert not (project / "params.yaml.bak").exists()
+
+
+def test_a_committed_edit_may_be_overwritten(project: Path) -> None:
+    path = project / "params.yaml"
+    path.write_text(path.read_text().replace("epochs: 25", "epochs: 26"))
+    git(project, "commit", "-qam", "26 epochs")
+    profile.apply(project, "photos")
+    assert config.load(path).grid.datasets == ["photos"]
+
+
+def test_command_line(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(project)
+    assert profile.main(["photos", "--root", "raw"]) == 0
+    assert "profile photos, raw data in raw" in capsys.readouterr().out
+    Path("params.yaml").write_text("grid: [\n")  # not even YAML: still an edit
+    assert profile.main(["photos"]) == 1
+    assert capsys.readouterr().err.startswith("error: params.yaml holds edits")

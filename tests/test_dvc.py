@@ -1,0 +1,321 @@
+"""The graph in dvc.yaml against the code: declared deps suffice, outs repeat to the byte, edits reach what they should.
+
+Everything runs on a copy of the project with the profile `tiny`, reproduced once for all tests.
+"""
+
+import ast
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests import copies
+
+pytestmark = pytest.mark.slow
+
+SCRATCH = ".pipeline"
+TRAINING = ("linear_init", "finetune", "end_to_end", "lac")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A resolved stage: its name, its command line, and paths relative to the project."""
+
+    name: str
+    words: tuple[str, ...]
+    deps: tuple[str, ...]
+    params: tuple[str, ...]
+    outs: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        return self.name.partition("@")[0]
+
+
+def resolve(root: Path) -> list[Stage]:
+    """All stages of a project, matrix and foreach expanded, in the order of dvc.yaml."""
+    from dvc.dependency import ParamsDependency
+    from dvc.repo import Repo
+
+    def paths(items: list[Any]) -> tuple[str, ...]:
+        return tuple(Path(item.fs_path).relative_to(root.resolve()).as_posix() for item in items)
+
+    with Repo(str(root)) as repo:
+        return [
+            Stage(
+                str(stage.name),
+                tuple(shlex.split(stage.cmd)),
+                paths([dep for dep in stage.deps if not isinstance(dep, ParamsDependency)]),
+                tuple(key for dep in stage.deps if isinstance(dep, ParamsDependency) for key in dep.params),
+                paths(stage.outs),
+            )
+            for stage in repo.index.stages
+        ]
+
+
+# ---------------------------------------------------------------------------------------------- static: the closure
+def stage_arguments(root: Path, stage: Stage) -> dict[str, str]:
+    """Names and values of a stage's positional arguments, from the signature of its function."""
+    name = stage.words[2].removeprefix("stages.")
+    tree = ast.parse((root / "stages" / f"{name}.py").read_text())
+    function = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name)
+    positional = [word for word in stage.words[3:] if not word.startswith("--")]
+    return dict(zip([argument.arg for argument in function.args.args[1:]], positional, strict=False))
+
+
+@cache
+def imports(root: Path, file: Path) -> tuple[frozenset[str], frozenset[str]]:
+    """Files of ours that a file imports anywhere, and folders from which it imports a module by a computed name."""
+
+    def of(module: str) -> set[str]:
+        base = root.joinpath(*module.split("."))
+        parents = {str(Path(*module.split(".")[:end], "__init__.py")) for end in range(1, module.count(".") + 1)}
+        if base.is_dir():
+            return parents | {(base / "__init__.py").relative_to(root).as_posix()}
+        return (
+            parents | {base.with_suffix(".py").relative_to(root).as_posix()}
+            if base.with_suffix(".py").exists()
+            else set()
+        )
+
+    files: set[str] = set()
+    computed: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                files |= of(alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            files |= of(str(node.module))
+            for alias in node.names:
+                files |= of(f"{node.module}.{alias.name}")
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "import_module":
+            match = re.match(r"f'((?:\w+\.)+)\{", ast.unparse(node.args[0]))
+            assert match, f"{file}: what it imports by name cannot be told"
+            computed.add(match[1].rstrip(".").replace(".", "/"))
+    return frozenset(file for file in files if (root / file).exists()), frozenset(computed)
+
+
+def closure(root: Path, stage: Stage, also: Iterable[str] = ()) -> set[str]:
+    """Files of ours that a stage's process may import, if it starts with its own module and those in ``also``."""
+    assert stage.words[:2] == ("python", "-m"), f"{stage.name}: one `python -m` a stage, no shell"
+    arguments = stage_arguments(root, stage)
+    params = YAML(typ="safe", pure=True).load((root / "params.yaml").read_text())
+    names = {
+        "pipeline/methods": lambda: arguments["method"],
+        "pipeline/sources": lambda: params["prepare"][arguments["dataset"]]["source"],
+    }
+    found: set[str] = set()
+    todo = [stage.words[2].replace(".", "/") + ".py", *also]
+    while todo:
+        file = todo.pop()
+        if file not in found:
+            found.add(file)
+            static, computed = imports(root, root / file)
+            todo += static
+            todo += [f"{folder}/{names[folder]()}.py" for folder in computed]
+    return {file for file in found if (root / file).stat().st_size}
+
+
+@pytest.fixture(scope="module")
+def unrun(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
+    """The default project, not run."""
+    root = tmp_path_factory.mktemp("unrun")
+    copies.project(repository, root)
+    return root
+
+
+def test_deps_hold_what_a_stage_imports(unrun: Path) -> None:
+    missing = {}
+    for stage in resolve(unrun):
+        declared = set(stage.deps)
+        lacks = {file for file in closure(unrun, stage) if not declared & {file, *map(str, Path(file).parents)}}
+        if lacks:
+            missing[stage.name] = sorted(lacks)
+    assert missing == {}
+
+
+def test_deps_name_no_code_that_a_stage_does_not_import(unrun: Path) -> None:
+    needless = {}
+    for stage in resolve(unrun):
+        folders = [file for dep in stage.deps for file in (unrun / dep).glob("*.py")]  # any of them may be imported
+        used = closure(unrun, stage, [file.relative_to(unrun).as_posix() for file in folders])
+        extra = {dep for dep in stage.deps if dep.endswith(".py") and dep not in used}
+        if extra:
+            needless[stage.name] = sorted(extra)
+    assert needless == {}  # each would make the stage stale by an edit that cannot change it
+
+
+def test_an_import_in_a_function_is_seen(unrun: Path, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(unrun, tmp_path / "copy"))
+    audit = next(stage for stage in resolve(root) if stage.kind == "audit")
+    file = root / "stages/audit.py"
+    file.write_text(
+        file.read_text() + "\n\ndef late():\n    from pipeline.cells import cell_risk\n    return cell_risk\n"
+    )
+    assert "pipeline/cells.py" in closure(root, audit) - closure(unrun, audit)
+
+
+def test_training_depends_on_its_own_method_only(unrun: Path) -> None:
+    for stage in resolve(unrun):
+        if stage.kind in TRAINING:
+            method = stage_arguments(unrun, stage)["method"]
+            files = {dep for dep in stage.deps if dep.startswith("pipeline/methods")}
+            assert files == {"pipeline/methods/base.py", f"pipeline/methods/{method}.py"}, stage.name
+            assert [key for key in stage.params if key.startswith("methods")] == [f"methods.{method}"], stage.name
+
+
+def test_outs_keep_the_run_cache_usable(repository: Path) -> None:
+    content = YAML(typ="safe", pure=True).load((repository / "dvc.yaml").read_text())
+    for name, stage in content["stages"].items():
+        for out in stage.get("do", stage).get("outs", []):
+            assert isinstance(out, str), f"{name}: {out}: `cache: false` and `persist` switch DVC's run cache off"
+
+
+# ---------------------------------------------------------------------------------------------- dynamic: tiny runs
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
+    """The tiny project, reproduced and committed. Whoever alters it puts it back."""
+    root = tmp_path_factory.mktemp("ran")
+    copies.project(repository, root, "tiny")
+    copies.run(root, sys.executable, "-m", "stages.check")
+    copies.run(root, "dvc", "repro", PYTHONHASHSEED="1")
+    copies.run(root, "git", "add", "-A")
+    copies.run(root, "git", "commit", "-qm", "reproduced")
+    return root
+
+
+def times_run(root: Path) -> int:
+    """How many stages have run to their end in a project."""
+    return len((root / SCRATCH / "seconds.tsv").read_text().splitlines())
+
+
+def content(root: Path, paths: tuple[str, ...] | list[str]) -> dict[str, bytes]:
+    """Bytes of all files at or under the paths."""
+    files = [
+        file for path in paths for file in ([root / path] if (root / path).is_file() else (root / path).rglob("*"))
+    ]
+    return {file.relative_to(root).as_posix(): file.read_bytes() for file in files if file.is_file()}
+
+
+def kinds(root: Path) -> list[str]:
+    return list(YAML(typ="safe", pure=True).load((root / "dvc.yaml").read_text())["stages"])
+
+
+def test_every_stage_of_dvc_yaml_is_in_the_tiny_project(ran: Path) -> None:
+    assert {stage.kind for stage in resolve(ran)} == set(kinds(ran))
+
+
+def test_git_stays_clean_but_for_the_lock_and_the_summary(ran: Path) -> None:
+    shown = copies.run(ran, "git", "show", "--stat=200", "--format=", "HEAD")
+    changed = {line.split("|")[0].strip() for line in shown.splitlines() if "|" in line}
+    assert changed == {"dvc.lock", "report/summary.json"}
+
+
+@pytest.mark.parametrize("kind", kinds(Path(__file__).resolve().parent.parent))
+def test_a_stage_needs_its_declared_deps_only_and_repeats_its_bytes(ran: Path, tmp_path: Path, kind: str) -> None:
+    for stage in resolve(ran):
+        if stage.kind == kind:
+            run_alone(ran, tmp_path / stage.name, stage)
+
+
+def run_alone(ran: Path, folder: Path, stage: Stage) -> None:
+    """Run a stage in a folder with its declared deps only; compare what it writes with what DVC's run of it wrote."""
+    for dep in (*stage.deps, "params.yaml"):
+        (folder / dep).parent.mkdir(parents=True, exist_ok=True)
+        if (ran / dep).is_dir():
+            shutil.copytree(ran / dep, folder / dep, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+        else:
+            shutil.copy(ran / dep, folder / dep)
+    for package in [file for folder in ("pipeline", "stages") for file in (ran / folder).rglob("__init__.py")]:
+        (folder / package.relative_to(ran)).parent.mkdir(parents=True, exist_ok=True)
+        (folder / package.relative_to(ran)).write_text("")
+    before = content(folder, ["."])
+
+    copies.run(folder, *stage.words, PYTHONHASHSEED="2")  # without DVC, too
+
+    expected = content(ran, stage.outs)
+    assert expected and all((ran / out).exists() for out in stage.outs)
+    after = content(folder, ["."])
+    differ = [path for path, data in expected.items() if after.get(path) != data]
+    assert not differ, "another folder and hash seed gave other bytes, or none"
+    written = {path for path in after if after[path] != before.get(path) and not path.startswith(f"{SCRATCH}/")}
+    assert written == set(expected), "a stage writes its outs and nothing else"
+    assert before.keys() <= after.keys()
+
+
+def test_a_second_repro_runs_nothing(ran: Path) -> None:
+    before = times_run(ran)
+    assert "Data and pipelines are up to date." in copies.run(ran, "dvc", "repro")
+    assert times_run(ran) == before
+    assert json.loads(copies.run(ran, "dvc", "status", "--json")) == {}
+
+
+@pytest.fixture
+def edited(ran: Path) -> Any:
+    """The tiny project with one setting of EM+APL changed."""
+    path = ran / "params.yaml"
+    text = path.read_text()
+    changed = text.replace("proportion: 0.9", "proportion: 0.8")
+    assert changed != text
+    path.write_text(changed)
+    yield ran
+    path.write_text(text)
+    copies.run(ran, "dvc", "checkout", "-q")
+
+
+def test_an_edit_of_a_method_names_its_runs_only(edited: Path) -> None:
+    status = json.loads(copies.run(edited, "dvc", "status", "--json"))
+    assert set(status) == {f"{stage}@digits-em_apl-0" for stage in ("linear_init", "finetune")}
+    diff = json.loads(copies.run(edited, "dvc", "params", "diff", "--json"))
+    assert diff == {"params.yaml": {"methods.em_apl.default.proportion": {"old": 0.9, "new": 0.8}}}
+
+
+def test_undoing_an_edit_restores_from_the_cache_without_training(edited: Path) -> None:
+    outs = [out for stage in resolve(edited) for out in stage.outs]
+    before = content(edited, outs)
+    copies.run(edited, "dvc", "repro", "finetune@digits-em_apl-0")
+    between = {path.split("/")[2] for path, data in content(edited, outs).items() if data != before[path]}
+    assert between == {"digits-em_apl-0"}
+    ran = times_run(edited)
+    path = edited / "params.yaml"
+    path.write_text(path.read_text().replace("proportion: 0.8", "proportion: 0.9"))
+    said = copies.run(edited, "dvc", "repro")
+    assert times_run(edited) == ran
+    assert "is cached - skipping run" in said and "Running stage" not in said
+    assert content(edited, outs) == before
+
+
+def test_an_edit_of_a_methods_code_names_its_runs_only(ran: Path) -> None:
+    path = ran / "pipeline/methods/em_apl.py"
+    text = path.read_text()
+    path.write_text(text + "# a comment\n")
+    try:
+        status = json.loads(copies.run(ran, "dvc", "status", "--json"))
+    finally:
+        path.write_text(text)
+    assert set(status) == {f"{stage}@digits-em_apl-0" for stage in ("linear_init", "finetune")}
+
+
+def test_a_stage_that_fails_leaves_the_lock_as_it_was(ran: Path) -> None:
+    lock, path = (ran / "dvc.lock").read_bytes(), ran / "params.yaml"
+    text = path.read_text()
+    path.write_text(text.replace("queue_size: 32", "queue_size: -1"))
+    try:
+        done = subprocess.run(["dvc", "repro", "lac"], cwd=ran, env=copies.ENVIRONMENT, capture_output=True, text=True)
+        assert done.returncode and "queue_size" in done.stdout + done.stderr
+        assert (ran / "dvc.lock").read_bytes() == lock
+    finally:
+        path.write_text(text)
+        copies.run(ran, "dvc", "checkout", "-q")
+    assert os.path.exists(ran / "runs/lac/digits-lac-0/weights.pt")
