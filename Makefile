@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+PIP = $(BIN)/pip install -qq --disable-pip-version-check
 # DVC runs each stage by a shell: the environment's python comes first on its path.
 RUN := PATH="$(CURDIR)/$(BIN):$$PATH"
 
@@ -34,7 +35,8 @@ $(READY): requirements.txt pyproject.toml
 	@command -v "$(PYTHON)" >/dev/null || { echo "No $(PYTHON) here: make PYTHON=/path/to/python3.11 (3.11 to 3.13)" >&2; exit 2; }
 	@"$(PYTHON)" -c 'import sys; ok = (3, 11) <= sys.version_info[:2] <= (3, 13); \
 	ok or sys.exit("Python 3.11, 3.12 or 3.13 is needed, this is %d.%d: make PYTHON=/path/to/python3.11" % sys.version_info[:2])'
-	"$(PYTHON)" -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@"$(PYTHON)" -m venv .venv
+	@echo "Installing what requirements.txt names into .venv (minutes, the first time)"
+	@$(PIP) --requirement requirements.txt
+	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $(READY)

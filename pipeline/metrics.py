@@ -38,9 +38,7 @@ def average_precision(truth: np.ndarray, scores: np.ndarray, scored: np.ndarray 
     for column in range(truth.shape[1]):
         rows = slice(None) if scored is None else np.asarray(scored)[:, column]
         labels = truth[rows, column]
-        result.append(
-            float(average_precision_score(labels, scores[rows, column])) if labels.any() else None
-        )
+        result.append(float(average_precision_score(labels, scores[rows, column])) if labels.any() else None)
     return result
 
 

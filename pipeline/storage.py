@@ -57,11 +57,17 @@ def _read_bytes(path: str | Path) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise StorageError(f"{path}: cannot be read ({error.strerror or error}); run the stage that makes it") from error
+        raise StorageError(
+            f"{path}: cannot be read ({error.strerror or error}); run the stage that makes it"
+        ) from error
 
 
 def sha256(path: str | Path) -> str:
-    """Return the hexadecimal SHA-256 of a file's content."""
+    """Return the hexadecimal SHA-256 of a file's content.
+
+    Raises:
+        StorageError: The file cannot be read.
+    """
     digest = hashlib.sha256()
     try:
         with open(path, "rb") as handle:
@@ -74,7 +80,11 @@ def sha256(path: str | Path) -> str:
 
 # ---------------------------------------------------------------------------------------------- JSON and TSV
 def _plain(value: Any, where: str) -> Any:
-    """Cast numpy scalars and arrays to plain Python and refuse what strict JSON cannot hold."""
+    """Return plain Python of numpy scalars and arrays, at any depth.
+
+    Raises:
+        ValueError: Strict JSON cannot hold a value; ``where`` it is is named.
+    """
     if isinstance(value, dict):
         return {str(key): _plain(item, f"{where}.{key}") for key, item in value.items()}
     if isinstance(value, np.ndarray):
@@ -105,14 +115,15 @@ def write_json(path: str | Path, content: Any) -> None:
 
 
 def read_json(path: str | Path) -> Any:
-    """Read a JSON file.
+    """Return the content of a JSON file.
 
     Raises:
         StorageError: The file is absent or not JSON.
     """
+    data = _read_bytes(path)
     try:
-        return json.loads(_read_bytes(path))
-    except json.JSONDecodeError as error:
+        return json.loads(data)
+    except ValueError as error:  # also bytes that are no UTF-8
         raise StorageError(f"{path}: not JSON ({error})") from error
 
 
@@ -134,8 +145,16 @@ def write_tsv(path: str | Path, rows: list[dict[str, Any]], columns: list[str] |
 
 
 def read_tsv(path: str | Path) -> list[dict[str, str]]:
-    """Read a table of tab-separated values as strings; an empty field stays an empty string."""
-    return list(csv.DictReader(io.StringIO(_read_bytes(path).decode()), delimiter="\t"))
+    """Return a table of tab-separated values as strings; an empty field stays an empty string.
+
+    Raises:
+        StorageError: The file is absent or not UTF-8.
+    """
+    try:
+        text = _read_bytes(path).decode()
+    except UnicodeDecodeError as error:
+        raise StorageError(f"{path}: not a table of text ({error})") from error
+    return list(csv.DictReader(io.StringIO(text), delimiter="\t"))
 
 
 def write_summary(path: str | Path, title: str, lines: list[str]) -> None:
@@ -157,7 +176,7 @@ def write_torch(path: str | Path, content: Any) -> None:
 
 
 def read_torch(path: str | Path, device: str = "cpu") -> Any:
-    """Load what ``write_torch`` saved; nothing but tensors and plain data is ever unpickled.
+    """Return what ``write_torch`` saved; nothing but tensors and plain data is ever unpickled.
 
     Raises:
         StorageError: The file is absent, damaged or holds other objects.
@@ -166,10 +185,14 @@ def read_torch(path: str | Path, device: str = "cpu") -> Any:
 
     import torch
 
+    data = io.BytesIO(_read_bytes(path))
     try:
-        return torch.load(io.BytesIO(_read_bytes(path)), map_location=device, weights_only=True)
-    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, KeyError) as error:
-        raise StorageError(f"{path}: not a file of tensors and plain data ({str(error).splitlines()[0]})") from error
+        return torch.load(data, map_location=device, weights_only=True)
+    except Exception as error:  # the unpickler raises nearly anything on damaged bytes
+        # torch's text on forbidden objects explains how to load the file regardless
+        lines = [] if isinstance(error, pickle.UnpicklingError) else str(error).splitlines()
+        reason = lines[0] if lines else type(error).__name__
+        raise StorageError(f"{path}: not a file of tensors and plain data ({reason})") from error
 
 
 # ---------------------------------------------------------------------------------------------- HDF5
@@ -205,9 +228,7 @@ def open_hdf5(path: str | Path) -> "Iterator[h5py.File]":
         yield file
 
 
-def put(
-    file: "h5py.File", name: str, array: Any, *, axes: str, units: str, compress: bool = False
-) -> "h5py.Dataset":
+def put(file: "h5py.File", name: str, array: Any, *, axes: str, units: str, compress: bool = False) -> "h5py.Dataset":
     """Store one array with what a reader must know about it.
 
     Args:

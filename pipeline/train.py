@@ -172,7 +172,7 @@ def train(
         The history, with the chosen epoch's weights.
 
     Raises:
-        TrainingError: A loss is not finite.
+        TrainingError: A loss, or a logit after an epoch, is not finite.
     """
     total = epochs or settings.epochs
     check_needs(name, method, network.provides() | {"epoch_logits"})
@@ -186,9 +186,9 @@ def train(
     scheduler = None
     if settings.schedule == "onecycle":
         peaks = [group["lr"] for group in optimizer.param_groups]
-        scheduler = torch.optim.lr_scheduler.OneCycleLR(
-            optimizer, peaks, total_steps=total * steps, pct_start=settings.warmup
-        )
+        # a rising part of exactly one step has length 0 in torch, which divides by it
+        warmup = 0.0 if settings.warmup * (total * steps) == 1 else settings.warmup
+        scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, peaks, total_steps=total * steps, pct_start=warmup)
     history = History()
     parts: dict[str, Any] = {"network": network, "method": method, "optimizer": optimizer}
     if scheduler:
@@ -202,7 +202,16 @@ def train(
         if average:
             average.steps = len(history.rows) * steps
 
+    def logits(of: nn.Module, inputs: Inputs, what: str) -> np.ndarray:
+        values = predict(of, inputs, settings.batch_size * 8, device)
+        if not np.isfinite(values).all():
+            raise TrainingError(f"{name}: epoch {len(history.rows) + 1}: {what} logits are not finite")
+        return values
+
     for epoch in range(len(history.rows) + 1, total + 1):
+        scores = [max(each["score"], each.get("score_average", -math.inf)) for each in history.rows]
+        if scores and stop_early(settings.early_stop.rule, settings.early_stop.amount, scores):
+            break  # asked here, not after an epoch, so that a resumed run that had stopped stays so
         seeds.fix_torch(seed, "epoch", epoch)
         method.begin_epoch(epoch, total)
         network.train()
@@ -234,7 +243,7 @@ def train(
         row = {"epoch": epoch, "learning_rate": optimizer.param_groups[-1]["lr"], "loss": sum(terms.values()), **terms}
         train_logits = None
         if settings.keep_epoch_logits or "epoch_logits" in method.needs:
-            train_logits = torch.from_numpy(predict(network, images, settings.batch_size * 8, device))
+            train_logits = torch.from_numpy(logits(network, images, "training"))
             if "epoch_logits" in method.needs:
                 method.end_epoch(train_logits.to(device), observed)
         if settings.keep_epoch_logits and train_logits is not None:
@@ -243,12 +252,12 @@ def train(
             if labels is not None:
                 history.pseudo.append(labels.cpu())
 
-        val_logits = predict(network, validation, settings.batch_size * 8, device)
+        val_logits = logits(network, validation, "validation")
         history.val.append(torch.from_numpy(val_logits))
         row["score"] = value = score(val_logits)
         winner: nn.Module = network
         if average:
-            row["score_average"] = score(predict(average.network, validation, settings.batch_size * 8, device))
+            row["score_average"] = score(logits(average.network, validation, "averaged validation"))
             if row["score_average"] > value:
                 value, winner = row["score_average"], average.network
         history.rows.append(row)
@@ -260,9 +269,6 @@ def train(
             checkpoint.save(
                 {"parts": {key: part.state_dict() for key, part in parts.items()}, "history": vars(history)}
             )
-        scores = [max(each["score"], each.get("score_average", -math.inf)) for each in history.rows]
-        if stop_early(settings.early_stop.rule, settings.early_stop.amount, scores):
-            break
     return history
 
 

@@ -24,6 +24,9 @@ def run(stage: Callable[..., None], argv: list[str] | None = None) -> None:
     Args:
         stage: Its function: ``root`` first, then names and seeds; parameters with a default become ``--options``.
         argv: Arguments; None: the process's.
+
+    Raises:
+        RuntimeError: A fault that no message of ours explains; a known one ends the process with one line.
     """
     _die_with_parent()
     arguments = _parser(stage).parse_args(argv)

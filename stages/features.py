@@ -4,7 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline import config, features as cache, images, storage
+from pipeline import config, images, storage
+from pipeline import features as cache
 from pipeline.inputs import ImageInputs
 from pipeline.networks import backbone as backbones
 from stages import entry

@@ -17,13 +17,17 @@ def lac(root: Path, dataset: str, method: str, seed: int, first: str, variant: s
         seed: Training seed.
         first: Method of the first stage (PLC in Xie 2022, section 3.3).
         variant: Key of a variant, or None for the grid's run.
+
+    Raises:
+        StorageError: The first stage's network is absent, or of another head than ``lac.head``.
     """
     run = training.job(root, "lac", dataset, method, seed, variant)
     weights = root / "runs" / "end_to_end" / f"{dataset}-{first}-{seed}" / "weights.pt"
     content = storage.read_torch(weights)
     asked = run.settings.head.model_dump()
     if content["architecture"]["head"] != asked:
-        raise storage.StorageError(f"{weights}: its head is {content['architecture']['head']}, lac.head asks for {asked}")
+        found = content["architecture"]["head"]
+        raise storage.StorageError(f"{weights}: its head is {found}, lac.head asks for {asked}")
 
     def make() -> Network:
         network = Network(content["architecture"])

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from pipeline import storage
 from pipeline.config import ConfigError
@@ -23,6 +24,7 @@ def linear_init(root: Path, dataset: str, method: str, seed: int, variant: str |
 
     Raises:
         ConfigError: The head needs maps, which the cache does not hold.
+        StorageError: The cache is absent, of another number of images, or not finite.
     """
     run = training.job(root, "linear_init", dataset, method, seed, variant)
     if run.settings.head.kind != "linear":
@@ -56,6 +58,7 @@ def linear_init(root: Path, dataset: str, method: str, seed: int, variant: str |
             for split in ("train", "val", "test")
         }
 
+    torch.set_num_threads(1)  # a step of a linear head is too small to share; more threads wait for each other
     reads = [cache, root / "data" / "simulate" / dataset / "observed.h5"]
     training.execute(run, make, inputs, reads)
 

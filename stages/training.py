@@ -97,20 +97,29 @@ def execute(
         inputs: Gives the three splits as the network reads them.
         reads: Files that decide the result, for the fingerprint of checkpoints.
         inherited: State dict of the method in an earlier stage, whose ``carries`` this run takes over.
+
+    Raises:
+        StorageError: The observed labels are not those of the table.
     """
     device = entry.device()
     kind = base.load(run.method)
     with storage.open_hdf5(run.root / "data" / "simulate" / run.dataset / "observed.h5") as file:
         observed = {name: file[name][()] for name in {kind.labels, "single"}}
+        if any(labels.shape != run.table.truth.shape for labels in observed.values()):
+            raise storage.StorageError(f"{file.filename}: its rows or classes are not the table's; run simulate again")
     at = {split: run.table.rows(split) for split in ("train", "val", "test")}
     labels = observed[kind.labels][at["train"]]
     known = problem(run.params, run.dataset, run.table.classes, labels)
     base.build(run.method, run.own, known)  # bad settings stop here, before a network is built
     _refuse_too_much(run, len(at["train"]), len(run.table.classes))
     score = scorer(run, observed["single"])
-    splits = inputs(_fresh(run, make))
+    network = _fresh(run, make)
+    base.check_needs(run.method, kind, network.provides() | {"epoch_logits"})
+    splits = inputs(network)
     code = [*Path(__file__).parent.glob("*.py"), *(Path(__file__).parents[1] / "pipeline").rglob("*.py")]
-    print_ = fingerprint([run.settings.model_dump(), run.own, run.seed, run.stage], [*reads, *code])
+    also = [run.root / "data" / "prepare" / run.dataset / "table.h5", *([inherited] if inherited else [])]
+    values = [run.settings.model_dump(), run.own, known.expected_positives, run.seed, run.stage]
+    print_ = fingerprint(values, [*reads, *also, *code])
 
     trained: dict[float, tuple[Network, base.Method]] = {}
     checkpoints: list[Checkpoint] = []
@@ -223,13 +232,15 @@ def _store(
         {
             "inputs": {path.relative_to(run.root).as_posix(): storage.sha256(path) for path in reads},
             "method": run.own,
+            "needs": sorted(method.needs),
             "settings": run.settings.model_dump(mode="json"),
             "versions": {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__},
             "device": entry.device().type,
             "threads": torch.get_num_threads(),
         },
     )
-    storage.write_summary(folder / "summary.md", f"{run.stage} {run.key}", _summary(run, history, rate, metrics, trials))
+    lines = _summary(run, history, rate, metrics, trials)
+    storage.write_summary(folder / "summary.md", f"{run.stage} {run.key}", lines)
 
 
 def _store_labels(path: Path, method: base.Method, history: History, logits: np.ndarray, labels: np.ndarray) -> None:
@@ -252,9 +263,8 @@ def _store_labels(path: Path, method: base.Method, history: History, logits: np.
         if rounds is None:
             file.attrs["reason"] = "the method labels no unknown cell"
             rounds = np.zeros((0, *labels.shape), np.int8)
-        storage.put(
-            file, "pseudo_label", rounds, axes="round, image, class", units="1 present, -1 absent, 0 none", compress=True
-        )
+        units = "1 present, -1 absent, 0 none"
+        storage.put(file, "pseudo_label", rounds, axes="round, image, class", units=units, compress=True)
         storage.put(file, "round_epoch", epochs.astype(np.int64), axes="round", units="epoch")
 
 
@@ -292,12 +302,13 @@ def _summary(
         f"| val | {shown['val']} | {val['map_absent_zero']:.2f} | {val['classes_present']} |",
         f"| test | {shown['test']} | {test['map_absent_zero']:.2f} | {test['classes_present']} |",
         "",
-        f"Epoch {history.epoch} of {len(history.rows)} was chosen ({run.settings.select} labels); learning rate {rate:g}"
-        f" (val mAP by rate: {tried}).",
+        f"Epoch {history.epoch} of {len(history.rows)} was chosen ({run.settings.select} labels); learning rate "
+        f"{rate:g} (val mAP by rate: {tried}).",
         "",
         "- `logits.h5`: logits of train, val and test at the chosen epoch; `epochs_val`, `epochs_train` by epoch",
         "- `labels.h5`: belief and weight of every training cell; pseudo-labels in force after each round",
-        "- `epochs.tsv`, `search.tsv`, `per_class.tsv`, `metrics.json`: tables and scores, mAP in percent, AP in [0, 1]",
+        "- `epochs.tsv`, `search.tsv`, `per_class.tsv`, `metrics.json`: tables and scores; mAP in percent, "
+        "AP in [0, 1]",
         "- `weights.pt`, `method.pt`: network and method state; `provenance.json`: inputs, settings, versions",
         "",
         f"Read any of them with `spml show runs/{run.stage}/{run.key}/<file>`.",

@@ -6,7 +6,7 @@ A backbone maps (B, 3, H, W) normalised images to (B, D, h, w) maps and pools th
 
 import hashlib
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import nn
@@ -30,10 +30,10 @@ class TimmBackbone(nn.Module):
         import timm  # two seconds of imports that the small network need not pay
 
         try:
-            self.model = timm.create_model(model, pretrained=False, num_classes=0)
+            self.model: Any = timm.create_model(model, pretrained=False, num_classes=0)
         except RuntimeError as error:
             raise ConfigError(f"backbone.model: timm has no model {model!r} ({error})") from error
-        self.width = int(cast(int, self.model.num_features))
+        self.width = int(self.model.num_features)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Return the last maps, (B, D, h, w), of (B, 3, H, W) normalised images."""
@@ -44,7 +44,10 @@ class TimmBackbone(nn.Module):
         return self.model.forward_head(maps, pre_logits=True)
 
 
-def build(architecture: dict[str, Any]) -> nn.Module:
+Backbone = SmallBackbone | TimmBackbone
+
+
+def build(architecture: dict[str, Any]) -> Backbone:
     """Build a backbone from its description, with fresh weights.
 
     Args:
@@ -59,7 +62,7 @@ def build(architecture: dict[str, Any]) -> nn.Module:
     return TimmBackbone(architecture["model"])
 
 
-def load(path: str | Path) -> tuple[nn.Module, dict[str, Any]]:
+def load(path: str | Path) -> tuple[Backbone, dict[str, Any]]:
     """Load a backbone's file.
 
     Args:
@@ -102,6 +105,7 @@ def pretrained(model: str, weights: str, file: str | None) -> tuple[TimmBackbone
         ConfigError: The weights cannot be had, or do not fit the model; the first mismatch is named.
     """
     module = TimmBackbone(model)
+    source: dict[str, Any]
     if weights == "hub":
         import timm
 
@@ -120,7 +124,19 @@ def pretrained(model: str, weights: str, file: str | None) -> tuple[TimmBackbone
 
 
 def _fitted(target: dict[str, Any], source: dict[str, Any], origin: str) -> dict[str, Any]:
-    """Match a state dict to a model by name, or, where no name agrees, by order and shape."""
+    """Match a state dict to a model by name, or, where no name agrees, by order and shape.
+
+    Args:
+        target: The model's own state.
+        source: The state at hand.
+        origin: Where that is from, for messages.
+
+    Returns:
+        The source's tensors by the model's names.
+
+    Raises:
+        ConfigError: A tensor is missing or has another shape; the first is named.
+    """
     if not set(target) & set(source):
         # The packaged Lite0 has the tensors of timm's model in the same order under other names; its classifier,
         # which comes last, has no place here.

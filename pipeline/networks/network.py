@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from pipeline import storage
+from pipeline.config import ConfigError
 from pipeline.networks import backbone as backbones
 from pipeline.networks.label_embedding import LabelEmbeddingHead
 from pipeline.networks.linear import LinearHead
@@ -65,7 +66,7 @@ class Network(nn.Module):
             batch_norm: Whether batch norm is frozen too.
 
         Raises:
-            ValueError: A prefix names nothing.
+            ConfigError: A prefix names nothing.
         """
         for prefix in prefixes:
             found = [
@@ -74,7 +75,7 @@ class Network(nn.Module):
                 if name == prefix or name.removeprefix("model.").startswith(f"{prefix}.")
             ]
             if not found:
-                raise ValueError(f"freeze: the backbone has no module {prefix!r}")
+                raise ConfigError(f"freeze: the backbone has no module {prefix!r}")
             for parameter in found:
                 parameter.requires_grad_(False)
         if batch_norm:

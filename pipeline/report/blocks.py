@@ -12,23 +12,28 @@ LISTED = 12
 
 
 def section(name: str, short: str, title: str, lead: str, blocks: list[Row]) -> Row:
+    """Return a section: its anchor, its names in the menu and above it, what to see in it, and its blocks."""
     nothing = "Nothing to show: params.yaml asks for no such runs, or their files are missing (see the last section)."
     return {"id": name, "short": short, "title": title, "lead": lead, "blocks": blocks or [paragraph(nothing, "note")]}
 
 
 def paragraph(words: str, kind: str = "plain") -> Row:
+    """Return a paragraph; its kind is ``plain``, ``note`` or ``warning``."""
     return {"kind": "text", "text": words, "class": kind}
 
 
 def heading(words: str, level: int = 3) -> Row:
+    """Return a heading of level 3 or 4."""
     return {"kind": "heading", "text": words, "level": level}
 
 
 def bullets(items: Iterable[str]) -> Row:
+    """Return a list of sentences."""
     return {"kind": "list", "items": list(items)}
 
 
 def box(title: str, blocks: list[Row]) -> Row:
+    """Return blocks that show only when the reader opens them."""
     return {"kind": "details", "title": title, "blocks": blocks}
 
 
@@ -41,7 +46,7 @@ def table_block(
     words: int = 1,
     titled: bool = True,
 ) -> Row:
-    """Make a table block.
+    """Return a table.
 
     Args:
         caption: What the table holds.
@@ -66,27 +71,33 @@ def table_block(
 
 
 def facts_block(caption: str, facts: Iterable[tuple[str, Any]]) -> Row:
+    """Return a table of names and values."""
     return table_block(caption, ["What", "Value"], [[name, str(value)] for name, value in facts], words=2, titled=False)
 
 
 # ---------------------------------------------------------------------------------------------- cells
 def joined(names: Sequence[str]) -> str:
+    """Return ``a, b and c``."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:
+    """Return a number with its noun, in the plural where it is not one."""
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 def listed(values: Iterable[Any]) -> str:
+    """Return ``a, b, c``."""
     return ", ".join(str(value) for value in values)
 
 
 def whole(value: float | None) -> str:
+    """Return a count with separators of thousands, or a dash."""
     return "–" if value is None else f"{value:,.0f}"
 
 
 def percent(fraction: float | None, unit: str = "%") -> str:
+    """Return a fraction as percent, or a dash."""
     return "–" if fraction is None else f"{100 * fraction:.1f}{unit}"
 
 
@@ -96,7 +107,7 @@ def spread_percent(value: Row) -> str:
 
 
 def finite(value: float) -> float | None:
-    # a loss far from the centre may overflow; files hold finite numbers only
+    """Return a number that files can hold: a loss far from the centre may overflow."""
     return float(value) if math.isfinite(value) else None
 
 

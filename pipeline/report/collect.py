@@ -67,6 +67,8 @@ class Arm:
     """The ``<what>`` of a variant's key; empty for the grid's own runs."""
     runs: tuple[Run, ...]
     """Ascending by seed."""
+    planned: int
+    """Runs that params.yaml asks for; more than there are in a partial page."""
 
     @property
     def name(self) -> str:
@@ -152,7 +154,7 @@ class Collected:
         """Return every method name of the grid and the variants, in the order of params.yaml."""
         names = [name for stage in TRAINING_STAGES for name in getattr(self.params.grid, stage)]
         names += [item.method for stage in TRAINING_STAGES for item in getattr(self.params.variants, stage).values()]
-        return list(dict.fromkeys(names))
+        return list(dict.fromkeys([*names, *self.params.grid.landscape]))
 
 
 def number(text: str | None) -> float | None:
@@ -275,7 +277,7 @@ def _arms(reader: _Reader, params: Params, dataset: str) -> list[Arm]:
             runs = [_run(reader, stage, key, seed) for seed, key in sorted(entries)]
             found = tuple(run for run in runs if run is not None)
             if found:
-                arms.append(Arm(stage, dataset, method, what, found))
+                arms.append(Arm(stage, dataset, method, what, found, len(entries)))
     return arms
 
 

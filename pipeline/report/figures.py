@@ -8,7 +8,7 @@ depend on the numbers alone: no date and no software name is written into them.
 import io
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import matplotlib
@@ -16,13 +16,15 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
+from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 DPI = 110
 WIDTH = 10.0  # inches; with DPI the width of the page's text
+BANDS = 8
+"""Lines of one panel that still get a band for their spread; with more, bands hide lines."""
 
 _RC: dict[Any, Any] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same glyphs on every machine
@@ -161,17 +163,7 @@ def _end_labels(axes: Axes, series: Sequence[Series], height: float) -> None:
     axes.set_ylim(low, high)
     step = 0.155 / height * (high - low)  # a line of text is about 0.155 inches
     ends.sort(key=lambda end: (end[0], end[2].label))
-    places = [end[0] for end in ends]
-    for _ in range(200):  # neighbours that are too close push each other apart until none is
-        moved = False
-        for below in range(len(places) - 1):
-            overlap = step - (places[below + 1] - places[below])
-            if overlap > 1e-9 * step:
-                places[below] -= overlap / 2
-                places[below + 1] += overlap / 2
-                moved = True
-        if not moved:
-            break
+    places = _apart([end[0] for end in ends], step, low, high)
     right = max(end[1] for end in ends)
     left = min(float(min(item.x)) for item in series)
     reach = max(right - left, 1e-9)
@@ -184,6 +176,23 @@ def _end_labels(axes: Axes, series: Sequence[Series], height: float) -> None:
                 "shrinkB": 2,
             },
         )  # fmt: skip
+
+
+def _apart(wanted: Sequence[float], step: float, low: float, high: float) -> list[float]:
+    """Return heights at least ``step`` apart, in the given order and as near to the wanted ones as that allows.
+
+    Isotonic regression of ``wanted[i] - i * step`` by pooling neighbours, clipped to [``low``, ``high``] if they fit.
+    """
+    pools: list[tuple[float, int]] = []  # (mean, number) of neighbours that share one shift
+    for place, value in enumerate(wanted):
+        mean, count = value - place * step, 1
+        while pools and pools[-1][0] > mean:
+            before, number = pools.pop()
+            mean, count = (before * number + mean * count) / (number + count), number + count
+        pools.append((mean, count))
+    shifts = [mean for mean, count in pools for _ in range(count)]
+    last = max(low, high - (len(wanted) - 1) * step)
+    return [min(max(shift, low), last) + place * step for place, shift in enumerate(shifts)]
 
 
 def curves(
@@ -211,15 +220,15 @@ def curves(
             axes.annotate(level_name, xy=(0.01, level), xycoords=("axes fraction", "data"), xytext=(0, 3),
                           textcoords="offset points", fontsize=8, color="#5f6368")  # fmt: skip
         for item in series:
-            _line(axes, item)
+            _line(axes, item if len(series) <= BANDS else replace(item, std=()))
         _whole_ticks(axes)
         _end_labels(axes, series, height - 0.9)
         axes.set(xlabel=x, ylabel=y, title=title)
         return png(figure)
 
 
-def _whole_ticks(axes: Axes) -> None:
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+def _whole_ticks(axes: Axes, most: int = 12) -> None:
+    axes.xaxis.set_major_locator(MaxNLocator(most, integer=True))
 
 
 def multiples(series: Sequence[Series], *, x: str, y: str) -> bytes:
@@ -238,7 +247,7 @@ def multiples(series: Sequence[Series], *, x: str, y: str) -> bytes:
         figure, panels = _grid(len(series), columns, (WIDTH / columns, 1.9))
         for axes, item in zip(panels, series, strict=True):
             _line(axes, item)
-            _whole_ticks(axes)
+            _whole_ticks(axes, 6)
             axes.yaxis.set_major_locator(MaxNLocator(4))
             axes.set_title(item.label, color=item.style.colour, fontsize=9.5)
             axes.tick_params(labelsize=8)
@@ -381,21 +390,33 @@ def surfaces(panels: Sequence[tuple[str, Style, np.ndarray, np.ndarray, float]])
         low, high = float(values.min()), float(values.max())
         if high <= low:
             high = low + 1e-6
-        scale, levels = Normalize(low, high), np.linspace(low, high, 19)
+        # A corner of one surface may lie a hundred times higher than another surface's rim: finer near the bottom.
+        scale, levels = PowerNorm(1 / 3, low, high), low + (high - low) * np.linspace(0, 1, 25) ** 3
         for axes, (label, style, offsets, losses, centre) in zip(grid, panels, strict=True):
             axes.grid(visible=False)
             height = np.ma.masked_invalid(losses.T)
             axes.contourf(offsets, offsets, height, levels=levels, norm=scale, cmap=_SURFACE)
             inner = levels[(levels > height.min()) & (levels < height.max())]
             if inner.size:
-                axes.contour(offsets, offsets, height, levels=inner, colors="white", linewidths=0.5, alpha=0.6)
+                axes.contour(
+                    offsets,
+                    offsets,
+                    height,
+                    levels=inner,
+                    colors="white",
+                    linewidths=0.5,
+                    linestyles="solid",
+                    alpha=0.6,
+                )
             axes.plot(0, 0, marker="+", markersize=11, markeredgewidth=2, color="white")
             axes.plot(0, 0, marker="+", markersize=9, markeredgewidth=1, color="black")
             axes.set_title(f"{label}: centre {centre:.3g}", color=style.colour, fontsize=9.5)
             axes.set(aspect="equal", xlabel="first direction", ylabel="second direction")
             axes.label_outer()
         mappable = ScalarMappable(norm=scale, cmap=_SURFACE)
-        figure.colorbar(mappable, ax=grid, label="own training loss", shrink=0.85, pad=0.015)
+        bar = figure.colorbar(mappable, ax=grid, label="own training loss", shrink=0.85, pad=0.015)
+        bar.set_ticks(levels[::4].tolist(), labels=[f"{level:.2g}" for level in levels[::4]])
+        bar.minorticks_off()
         return png(figure)
 
 
@@ -413,13 +434,13 @@ def rounds(panels: Sequence[tuple[str, Sequence[Series], float | None]], *, x: s
         names = panels[0][1]
         columns = min(len(names), 6)
         figure = _figure(WIDTH, 3.0 + 0.22 * math.ceil(len(names) / columns))
-        grid = figure.subplots(1, len(panels), squeeze=False).ravel()
+        grid = figure.subplots(1, len(panels), squeeze=False, sharex=True).ravel()
         for axes, (title, series, level) in zip(grid, panels, strict=True):
             if level is not None:
                 axes.axhline(level, color=_GREY, linestyle=(0, (4, 3)), linewidth=1)
             for item in series:
                 _line(axes, item)
-            _whole_ticks(axes)
+            _whole_ticks(axes, 8)
             axes.margins(y=0.12)
             axes.set(xlabel=x, title=title)
         handles = [

@@ -187,7 +187,7 @@ def _best(rows: list[Row], stage: str) -> list[str]:
     if CEILING in plain:
         words += f" and {plus_minus(plain[CEILING]['test_map'])} for full labels"
     if best["gap_share"] is not None:
-        words += f". It closes {best['gap_share']:.0f}% of the gap between the two"
+        words += f". It closes {best['gap_share']:.0f}% of the gap from {label(BASELINE)} to full labels"
     return [f"{words}{_lead(rivals)}."]
 
 
@@ -216,8 +216,8 @@ def _falling(rows: list[Row]) -> list[str]:
         f"epoch {low['epochs']}, the last"
     )
     if others:
-        least = min(others, key=lambda row: row["fall"]["mean"])
-        words += f"; {label(least['method'])} loses {least['fall']['mean']:.1f}"
+        best = max(others, key=lambda row: row["best"]["mean"])
+        words += f"; {label(best['method'])}, the best of the others on val, loses {best['fall']['mean']:.1f}"
     return [f"{words}."]
 
 

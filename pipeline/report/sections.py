@@ -166,8 +166,8 @@ class Sections:
         names = [dataset.name for dataset in self.collected.datasets]
         runs = sum(len(arm.runs) for arm in self.collected.arms)
         lead = (
-            f"{counted(runs, 'training run')} on {joined(names)}, {counted(self.seeds, 'training seed')}: how much of what "
-            "full labels teach is learned from one positive label per image."
+            f"{counted(runs, 'training run')} on {joined(names)}, {counted(self.seeds, 'training seed')}: how much of "
+            "what full labels teach is learned from one positive label per image."
         )
         return section("headline", "Findings", "What was run and what came out", lead, self._each(self._findings))
 
@@ -323,8 +323,9 @@ class Sections:
                 losses.append(self._series(name, identity, tables.over_epochs(arm, "loss"), "mean", []))
             fall = tables.falls(self.collected, stage, name)
             words = listed(f"{label(row['method'], row['variant'])} {row['fall']['mean']:.1f}" for row in fall)
-            bands = "bands are one standard deviation over seeds. " if any(line.std for line in lines) else ""
-            caption = f"Markers are chosen epochs; {bands}" if bands else "Markers are chosen epochs. "
+            caption = "Markers are chosen epochs. "
+            if len(lines) <= figures.BANDS and any(line.std for line in lines):
+                caption = "Markers are chosen epochs; bands are one standard deviation over seeds. "
             if any(row.get("val_score_average") is not None for arm in arms for run in arm.runs for row in run.epochs):
                 caption += "Curves are of the raw weights; their moving average competed for the choice. "
             blocks += [
@@ -498,7 +499,7 @@ class Sections:
                 figures.surfaces(panels),
                 plane,
                 f"2-D loss landscapes on {dataset.name}",
-                "Loss on the plane of two directions, one colour scale for all; the cross is the trained network.",
+                "Loss on the plane of two directions: one colour scale, finer near its bottom; cross: the network.",
             ),
         ]
 

@@ -98,23 +98,23 @@ def results(collected: Collected) -> list[Row]:
                 next((arm for arm in arms if (arm.method, arm.variant) == (name, "")), None)
                 for name in (BASELINE, CEILING)
             ]
-            rows += [_result(arm, references, supported, len(collected.params.grid.seeds)) for arm in arms]
+            rows += [_result(arm, references, supported) for arm in arms]
     return rows
 
 
-def _result(arm: Arm, references: list[Arm | None], supported: tuple[str, ...] | None, planned: int) -> Row:
+def _result(arm: Arm, references: list[Arm | None], supported: tuple[str, ...] | None) -> Row:
     low, high = references
+    unsupported = "the table of labels could not be read" if supported is None else "no class has the support"
     shares: Row = {}
     for name, measure in (("gap_share", "map"), ("gap_share_supported", "supported")):
         if low is None or high is None:
             absent = [title for title, found in ((BASELINE, low), (CEILING, high)) if found is None]
             share, reason = None, f"no run of {' or '.join(absent)} at this stage"
         elif measure == "supported" and not supported:
-            share, reason = None, "no class has the support"
+            share, reason = None, unsupported
         else:
             share, reason = gap_share(*(_by_seed(item, measure, supported or ()) for item in (arm, low, high)))
         shares[name], shares[f"{name}_reason"] = share, reason
-    no_support = "the table of labels could not be read" if supported is None else "no class has the support"
     return {
         "dataset": arm.dataset,
         "stage": arm.stage,
@@ -123,11 +123,11 @@ def _result(arm: Arm, references: list[Arm | None], supported: tuple[str, ...] |
         "name": arm.name,
         "note": ORACLES.get(arm.method, _KNOWS if any(_needs_density(run) for run in arm.runs) else ""),
         "seeds": [run.seed for run in arm.runs],
-        "planned": len(arm.runs) if arm.variant else planned,
+        "planned": arm.planned,
         "test_maps": [run.metrics["test"]["map"] for run in arm.runs if run.metrics["test"]["map"] is not None],
         "test_map": spread(run.metrics["test"]["map"] for run in arm.runs),
         "test_map_absent_zero": spread(run.metrics["test"]["map_absent_zero"] for run in arm.runs),
-        "test_map_supported": spread((supported_map(run, supported or ()) for run in arm.runs), no_support),
+        "test_map_supported": spread((supported_map(run, supported or ()) for run in arm.runs), unsupported),
         "val_map": spread(run.metrics["val"]["map"] for run in arm.runs),
         "val_map_absent_zero": spread(run.metrics["val"]["map_absent_zero"] for run in arm.runs),
         "classes": len(arm.runs[0].per_class),

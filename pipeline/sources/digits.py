@@ -68,14 +68,15 @@ def _stretch(side: int) -> np.ndarray:
 
 
 def _enlarge(ink: np.ndarray, side: int) -> np.ndarray:
-    """Resize (8, 8) ink to (side, side), ink staying in [0, 1]."""
+    """Return (8, 8) ink resized to (side, side), in [0, 1] still."""
     return _stretch(side) @ ink @ _stretch(side).T
 
 
 def _paint(canvas: np.ndarray, ink: np.ndarray, top: int, left: int, colour: np.ndarray) -> None:
     """Blend ink of one colour into the canvas, cut at the border."""
     side = canvas.shape[0]
-    rows, columns = slice(max(top, 0), min(top + ink.shape[0], side)), slice(max(left, 0), min(left + ink.shape[1], side))
+    rows = slice(max(top, 0), min(top + ink.shape[0], side))
+    columns = slice(max(left, 0), min(left + ink.shape[1], side))
     part = ink[rows.start - top : rows.stop - top, columns.start - left : columns.stop - left, None]
     canvas[rows, columns] += part * (colour - canvas[rows, columns])
 
@@ -96,8 +97,8 @@ def compose(
         (size, size, 3) uint8.
     """
     cell = size / 3
-    canvas = np.broadcast_to(generator.uniform(0.0, 0.35, 3), (size, size, 3)).astype(np.float32)
-    for _ in range(generator.poisson(4)):  # clutter: pieces of strokes that belong to no class
+    canvas = np.broadcast_to(generator.uniform(0.0, 0.30, 3), (size, size, 3)).astype(np.float32)
+    for _ in range(generator.poisson(3)):  # clutter: pieces of strokes that belong to no class
         ink = digits[generator.integers(len(digits))]
         row, column = generator.integers(0, 5, 2)
         piece = _enlarge(ink, round(cell * 0.8))[row : row + 5, column : column + 5]
@@ -106,16 +107,17 @@ def compose(
     places = generator.permutation(9)[: len(classes)]
     for place, value in zip(places, classes, strict=True):
         ink = digits[generator.choice(np.flatnonzero(labels == value))]
-        side = int(round(cell * generator.uniform(0.75, 1.0)))
-        corner = np.array(divmod(int(place), 3)) * cell + (cell - side) / 2 + generator.uniform(-0.15, 0.15, 2) * cell
-        colour = generator.uniform(0.45, 1.0, 3)
-        _paint(canvas, _enlarge(ink, side), *np.rint(corner).astype(int), colour)
-    canvas += generator.normal(0, 0.06, canvas.shape).astype(np.float32)
+        side = int(round(cell * generator.uniform(0.85, 1.1)))
+        corner = np.array(divmod(int(place), 3)) * cell + (cell - side) / 2 + generator.uniform(-0.12, 0.12, 2) * cell
+        colour = generator.uniform(0.55, 1.0, 3)
+        top, left = np.rint(corner).astype(int)
+        _paint(canvas, _enlarge(ink, side), int(top), int(left), colour)
+    canvas += generator.normal(0, 0.05, canvas.shape).astype(np.float32)
     return np.rint(np.clip(canvas, 0, 1) * 255).astype(np.uint8)
 
 
 def _classes(generator: np.random.Generator) -> np.ndarray:
-    """Draw which digits a scene shows: each by its rate, again until there are 1 to 5."""
+    """Return the digits that a scene shows: each by its rate, drawn again until there are 1 to 5."""
     while True:
         shown = np.flatnonzero(generator.random(10) < RATES)
         if 1 <= len(shown) <= MOST:
@@ -165,7 +167,8 @@ def read(settings: Settings, root: Path) -> Dataset:
         split, row = splits[position]
         generator = stream(split, row)
         shown = _classes(generator)
-        return compose(*pools[split], shown, settings.size, generator)
+        digits, labels = pools[split]
+        return compose(digits, labels, shown, settings.size, generator)
 
     code = np.repeat(np.arange(3, dtype=np.uint8), list(counts.values()))
     table = Table(

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from pipeline import config
 from pipeline.methods import base
 from pipeline.networks.network import Network
-from stages import check
+from stages import check, profile
 from tests import copies
 
 
@@ -258,3 +258,12 @@ def test_a_schema_that_needs_torch_is_refused(project: Path) -> None:
 def test_without_dvc_it_says_so(project: Path) -> None:
     shutil.rmtree(project / ".dvc")
     assert any(problem.startswith("dvc.yaml: ") for problem in check.check(project)[0])
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in Path(__file__).parents[2].glob("profiles/*.yaml")))
+def test_every_profile_passes_once_its_raw_data_is_named(project: Path, name: str) -> None:
+    try:
+        profile.apply(project, name, "pipeline")  # any folder that is there
+    except config.ConfigError:
+        profile.apply(project, name)  # reads no raw data
+    assert check.check(project) == ([], [])

@@ -1,5 +1,6 @@
 """profiles/ -> params.yaml: what is composed, and that no edit is lost."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -19,8 +20,6 @@ grid:
   landscape: []
 prepare:
   photos: {source: voc, root: null_device, size: 64}
-backbone:
-  photos: {source: digits, width: 8, images: 10, epochs: 1, batch_size: 5, learning_rate: 1e-3, seed: 0}
 linear_init:
   default: {epochs: 3}
 variants: {lac: {}}
@@ -38,12 +37,21 @@ def project(tmp_path: Path, repository: Path) -> Path:
     (tmp_path / "profiles").mkdir()
     shutil.copy(repository / "profiles/default.yaml", tmp_path / "profiles/default.yaml")
     shutil.copy(repository / "profiles/default.yaml", tmp_path / "params.yaml")
-    (tmp_path / "profiles/photos.yaml").write_text(PHOTOS)
+    digits = re.search(r"^backbone:\n  digits: (.+)$", (tmp_path / "params.yaml").read_text(), re.MULTILINE)
+    assert digits
+    (tmp_path / "profiles/photos.yaml").write_text(f"{PHOTOS}backbone:\n  photos: {digits[1]}\n")
     (tmp_path / "raw").mkdir()
     git(tmp_path, "init", "-q")
     git(tmp_path, "add", "params.yaml", "profiles")
     git(tmp_path, "commit", "-qm", "start")
     return tmp_path
+
+
+def another(text: str) -> str:
+    """The text with another number of epochs."""
+    changed = re.sub(r"^    epochs: \d+", "    epochs: 77", text, count=1, flags=re.MULTILINE)
+    assert changed != text
+    return changed
 
 
 def lines(path: Path) -> list[str]:
@@ -114,8 +122,7 @@ def test_an_unknown_key_is_refused_by_its_name(project: Path) -> None:
 
 def test_an_edit_of_ones_own_is_not_overwritten(project: Path) -> None:
     path = project / "params.yaml"
-    edited = path.read_text().replace("epochs: 25", "epochs: 26")
-    assert edited != path.read_text()
+    edited = another(path.read_text())
     path.write_text(edited)
     with pytest.raises(config.ConfigError, match="--force"):
         profile.apply(project, "photos", "raw")
@@ -132,7 +139,7 @@ def test_a_comment_of_ones_own_is_an_edit_too(project: Path) -> None:
 
 def test_force_keeps_a_copy(project: Path) -> None:
     path = project / "params.yaml"
-    edited = path.read_text().replace("epochs: 25", "epochs: 26")
+    edited = another(path.read_text())
     path.write_text(edited)
     profile.apply(project, "photos", force=True)
     assert (project / "params.yaml.bak").read_text() == edited
@@ -152,8 +159,8 @@ def test_profiles_can_be_switched_back_and_forth(project: Path) -> None:
 
 def test_a_committed_edit_may_be_overwritten(project: Path) -> None:
     path = project / "params.yaml"
-    path.write_text(path.read_text().replace("epochs: 25", "epochs: 26"))
-    git(project, "commit", "-qam", "26 epochs")
+    path.write_text(another(path.read_text()))
+    git(project, "commit", "-qam", "77 epochs")
     profile.apply(project, "photos")
     assert config.load(path).grid.datasets == ["photos"]
 

@@ -1,0 +1,250 @@
+"""A whole synthetic project: every file that the report reads, written through storage and by the analysis stages."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ruamel.yaml import YAML
+
+from pipeline import storage
+from pipeline.config import Params, load
+from pipeline.table import Table, write_table
+from stages.audit import audit
+from stages.wasserstein import wasserstein
+
+CLASSES = ("<script>alert('x')</script>", "cat & dog", "a $x^2$ b", "rare", "absent in test", "zebra")
+EPOCHS = 6
+
+# Test mAP by method at seeds 0, 1, 2, and how far val mAP falls after epoch 2.
+LINEAR = {"an": (60, 61, 62), "em": (70, 70, 70), "em_apl": (71, 73, 72), "iun": (75, 75, 75), "full": (80, 81, 82)}
+TUNED = {"an": (64, 65, 66), "em": (80, 81, 82), "em_apl": (85, 84, 86), "iun": (74, 74, 74), "full": (89, 90, 91)}
+FALL = {"an": 3.0, "em": 0.25}
+FIRST = {"plc": (86, 87, 88)}
+SECOND = {"lac": (90, 91, 92), "plc": (89, 90.5, 90)}
+
+
+@dataclass
+class Plan:
+    """What the synthetic runs score."""
+
+    seeds: tuple[int, ...] = (0, 1, 2)
+    scores: dict[str, dict[str, tuple[float, ...]]] = field(
+        default_factory=lambda: {"linear_init": LINEAR, "finetune": TUNED, "end_to_end": FIRST, "lac": SECOND}
+    )
+    variants: dict[str, float] = field(default_factory=lambda: {"digits-lac-0-no_queue": 88.5})
+    datasets: tuple[str, ...] = ("digits",)
+    classes: tuple[str, ...] = CLASSES
+
+
+def params_text(source: Path, target: Path, plan: Plan) -> None:
+    """Write the repository's params.yaml with the plan's grid and variants."""
+    yaml = YAML(typ="safe", pure=True)
+    content: dict[str, Any] = yaml.load(source.read_text(encoding="utf-8"))
+    for section in ("prepare", "backbone"):
+        content[section] = {name: content[section]["digits"] for name in plan.datasets}
+    content["grid"] = {
+        "datasets": list(plan.datasets),
+        "seeds": list(plan.seeds),
+        **{stage: list(methods) for stage, methods in plan.scores.items()},
+        "landscape": ["an", "em_apl"],
+    }
+    content["variants"] = {stage: {} for stage in plan.scores} | {
+        "lac": {
+            key: {
+                "dataset": "digits",
+                "method": "lac",
+                "seed": int(key.split("-")[2]),
+                "set": {"stage": {}, "method": {"queue_size": 0}},
+            }
+            for key in plan.variants
+        }
+    }
+    with open(target, "w", encoding="utf-8") as file:
+        YAML().dump(content, file)
+
+
+def make_table(classes: tuple[str, ...]) -> Table:
+    """40 train, 12 val, 20 test rows; the fourth class is rare, the fifth is absent in test, one cell is not scored."""
+    generator = np.random.default_rng(5)
+    split = np.repeat(np.array([0, 1, 2], np.uint8), (40, 12, 20))
+    truth = (generator.random((72, len(classes))) < 0.5).astype(np.int8)
+    truth[:, 3] = 0
+    truth[[0, 45, 60], 3] = 1
+    truth[split == 2, 4] = 0
+    truth[~truth.any(axis=1), 0] = 1
+    scored = np.ones(truth.shape, bool)
+    scored[1, 2], truth[1, 2] = False, 0
+    truth[1, 0] = 1
+    official = (split == 2).astype(np.uint8)
+    return Table(classes, tuple(f"images/{row:03}.png" for row in range(72)), truth, scored, split, official)
+
+
+def observe(truth: np.ndarray) -> np.ndarray:
+    """The first positive of each row."""
+    single = np.zeros_like(truth)
+    single[np.arange(len(truth)), truth.argmax(axis=1)] = 1
+    return single
+
+
+def write_data(root: Path, dataset: str, table: Table) -> np.ndarray:
+    """Write what prepare, simulate and backbone leave; return the single positives."""
+    single = observe(table.truth)
+    folder = root / "data" / "prepare" / dataset
+    write_table(folder / "table.h5", table)
+    storage.write_json(
+        folder / "report.json",
+        {
+            "dataset": dataset, "source": "synthetic", "size": 48,
+            "read": {"skipped": ["broken.jpg", "<img src=x onerror=y>"]}, "splits": {}, "classes": [],
+            "warnings": ["test has no positive of absent in test"],
+        },
+    )  # fmt: skip
+    train = table.rows("train")
+    truth, known, scored = table.truth[train], single[train], table.scored[train]
+    rows = []
+    for column, name in enumerate(table.classes):
+        unknown = (known[:, column] == 0) & scored[:, column]
+        rows.append({
+            "name": name, "truth_positive": int(truth[:, column].sum()),
+            "observed_positive": int((known[:, column] == 1).sum()), "unknown": int(unknown.sum()),
+            "false_negative_rate": float(truth[unknown, column].mean()),
+        })  # fmt: skip
+    unknown = (known == 0) & scored
+    storage.write_json(
+        root / "data" / "simulate" / dataset / "report.json",
+        {
+            "protocol": "seeded", "draw": 0, "seed": None, "rows": {}, "classes": rows,
+            "false_negative_rate": float(truth[unknown].mean()), "expected_false_negative_rate": 0.25,
+            "labels_per_image": 2.5,
+        },
+    )  # fmt: skip
+    with storage.create_hdf5(root / "data" / "simulate" / dataset / "observed.h5") as file:
+        everything = np.where(table.scored, np.where(table.truth == 1, 1, -1), 0).astype(np.int8)
+        negatives = np.where(single == 1, 1, np.where((table.truth == 0) & table.scored, -1, 0)).astype(np.int8)
+        for name, labels in (("single", single), ("all", everything), ("negatives", negatives)):
+            storage.put(file, name, labels, axes="image, class", units="label")
+    storage.write_json(
+        root / "weights" / dataset / "provenance.json", {"origin": "synthetic", "versions": {"torch": "0"}}
+    )
+    return single
+
+
+def write_run(
+    root: Path, stage: str, key: str, method: str, score: float, table: Table, single: np.ndarray, seed: int
+) -> None:
+    """Write a run whose test mAP over the present classes is ``score`` percent."""
+    folder = root / "runs" / stage / key
+    generator = np.random.default_rng([seed, *map(ord, stage + method)])
+    rows = {name: table.rows(name) for name in ("train", "val", "test")}
+    logits, per_epoch = {}, {}
+    strength = score / 30
+    for name, index in rows.items():
+        noise = generator.normal(size=(EPOCHS, *table.truth[index].shape))
+        fade = np.linspace(0.5, 1, EPOCHS)[:, None, None]
+        per_epoch[name] = (strength * fade * (2.0 * table.truth[index] - 1) + 1.5 * noise - 1).astype(np.float32)
+        logits[name] = per_epoch[name][1]
+    with storage.create_hdf5(folder / "logits.h5") as file:
+        for name, values in logits.items():
+            storage.put(file, name, values, axes="image, class", units="logit")
+        for name in ("val", "train"):
+            storage.put(file, f"epochs_{name}", per_epoch[name], axes="epoch, image, class", units="logit")
+        file.attrs["epoch"] = 2
+        file.attrs["classes"] = "[]"
+    labels = {"full": "all", "iun": "negatives"}.get(method, "single")
+    with storage.open_hdf5(root / "data" / "simulate" / key.split("-")[0] / "observed.h5") as file:
+        observed = file[labels][()][rows["train"]]  # pyright: ignore
+    with storage.create_hdf5(folder / "labels.h5") as file:
+        probability = 1 / (1 + np.exp(-logits["train"]))
+        belief = np.zeros_like(probability) if method in ("an", "full", "iun") else probability
+        storage.put(file, "belief", belief, axes="image, class", units="of an unknown cell")
+        storage.put(file, "weight", np.ones_like(belief), axes="image, class", units="of an unknown cell")
+        file.attrs["labels"] = labels
+        rounds = np.zeros((0, *observed.shape), np.int8)
+        if method in ("em_apl", "lac", "plc"):
+            guesses = [np.where(values < -2 + 0.2 * epoch, -1, 0) for epoch, values in enumerate(per_epoch["train"])]
+            rounds = np.stack([np.where(observed == 0, guess, 0) for guess in guesses]).astype(np.int8)
+        else:
+            file.attrs["reason"] = "the method labels no unknown cell"
+        storage.put(file, "pseudo_label", rounds, axes="round, image, class", units="label")
+        storage.put(file, "round_epoch", np.arange(1, len(rounds) + 1), axes="round", units="epoch")
+
+    present = [column for column in range(len(table.classes)) if table.truth[rows["test"], column].any()]
+    shift = {column: 0.01 * (place - (len(present) - 1) / 2) for place, column in enumerate(present)}  # sums to 0
+    storage.write_tsv(
+        folder / "per_class.tsv",
+        [
+            {
+                "class": name,
+                **{f"support_{split}": int(table.truth[index, column].sum()) for split, index in rows.items()},
+                "ap_val": score / 100,
+                "ap_test": score / 100 + shift[column] if column in shift else None,
+            }
+            for column, name in enumerate(table.classes)
+        ],
+    )
+    fall = FALL.get(method, 0.0)
+    curve = [score - 6, score + 1, *(score + 1 - fall * step / (EPOCHS - 2) for step in range(1, EPOCHS - 1))]
+    storage.write_tsv(
+        folder / "epochs.tsv",
+        [
+            {
+                "epoch": epoch, "learning_rate": 0.001, "loss": round(0.5 / epoch - 0.1 * (method == "em"), 6),
+                "risk": 0.1, "val_map": value, "val_map_absent_zero": value, "train_map": None,
+                "selected": int(epoch == 2),
+            }
+            for epoch, value in enumerate(curve, start=1)
+        ],
+    )  # fmt: skip
+    rate = 0.001 if seed else 0.01
+    storage.write_tsv(
+        folder / "search.tsv",
+        [
+            {"learning_rate": tried, "epoch": 2, "val_map": score + (tried == rate), "chosen": int(tried == rate)}
+            for tried in (0.0001, 0.001, 0.01)
+        ],
+    )
+    part = {"map": score, "map_absent_zero": score * len(present) / len(table.classes), "classes_present": len(present)}
+    storage.write_json(
+        folder / "metrics.json",
+        {"epoch": 2, "epochs": EPOCHS, "learning_rate": rate, "test": part, "val": part | {"map": score + 1}},
+    )
+    storage.write_json(
+        folder / "provenance.json", {"settings": {"select": "clean", "seed": seed}, "versions": {"torch": "9.9"}}
+    )
+
+
+def write_landscape(root: Path, dataset: str, method: str, seed: int) -> None:
+    """Write a bowl."""
+    line, plane = np.linspace(-1, 1, 9), np.linspace(-1, 1, 5)
+    depth = 0.2 if method == "an" else -0.05
+    with storage.create_hdf5(root / "analyses" / "landscape" / f"{dataset}-{method}-{seed}" / "landscape.h5") as file:
+        storage.put(file, "offsets_1d", line, axes="point", units="offset")
+        storage.put(file, "loss_1d", depth + line**2 + 0.1 * line, axes="point", units="loss")
+        storage.put(file, "offsets_2d", plane, axes="point", units="offset")
+        storage.put(file, "loss_2d", depth + plane[:, None] ** 2 + 2 * plane[None] ** 2, axes="x, y", units="loss")
+        file.attrs.update(
+            {"centre_loss": depth, "direction_seed": 123, "images": 40, "method": method, "stage": "finetune"}
+        )
+
+
+def make_project(root: Path, params: Path, plan: Plan | None = None) -> Params:
+    """Write a whole project below ``root``."""
+    plan = plan or Plan()
+    params_text(params, root / "params.yaml", plan)
+    table = make_table(plan.classes)
+    for dataset in plan.datasets:
+        single = write_data(root, dataset, table)
+        for stage, methods in plan.scores.items():
+            for method, values in methods.items():
+                for seed, value in zip(plan.seeds, values, strict=False):
+                    write_run(root, stage, f"{dataset}-{method}-{seed}", method, float(value), table, single, seed)
+        if dataset == "digits":
+            for key, value in plan.variants.items():
+                write_run(root, "lac", key, "lac", value, table, single, int(key.split("-")[2]))
+        for seed in plan.seeds:
+            audit(root, dataset, seed)
+            wasserstein(root, dataset, seed)
+            for method in ("an", "em_apl"):
+                write_landscape(root, dataset, method, seed)
+    return load(root / "params.yaml")

@@ -1,0 +1,179 @@
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline import storage
+from pipeline.config import Params
+from pipeline.report.collect import collect, number
+
+Whole = tuple[Path, Params]
+
+
+@pytest.fixture
+def copy(whole: Whole, tmp_path: Path) -> Whole:
+    root = tmp_path / "copy"
+    shutil.copytree(whole[0], root)
+    return root, whole[1]
+
+
+def test_every_run_of_grid_and_variants_is_read(whole: Whole) -> None:
+    found = collect(*whole)
+    arms = {(arm.stage, arm.name): [run.seed for run in arm.runs] for arm in found.arms}
+    every = [0, 1, 2]
+    assert arms == {
+        **{
+            (stage, name): every
+            for stage in ("linear_init", "finetune")
+            for name in ("an", "em", "em_apl", "iun", "full")
+        },
+        ("end_to_end", "plc"): every,
+        ("lac", "lac"): every,
+        ("lac", "plc"): every,
+        ("lac", "lac-no_queue"): [0],
+    }
+    assert found.missing == []
+    assert [(item.method, item.seed) for item in found.landscapes] == [(m, s) for s in every for m in ("an", "em_apl")]
+    assert len(found.audits) == len(found.wasserstein) == 3
+    assert found.methods() == ["an", "em", "em_apl", "iun", "full", "plc", "lac"]
+
+
+def test_fields_become_numbers_and_empty_ones_none(whole: Whole) -> None:
+    arm = collect(*whole).of("finetune", "digits")[0]
+    assert arm.runs[0].epochs[1] == {
+        "epoch": 2.0, "learning_rate": 0.001, "loss": 0.25, "risk": 0.1, "val_map": 65.0, "val_map_absent_zero": 65.0,
+        "train_map": None, "selected": 1.0,
+    }  # fmt: skip
+    by_class = {row["class"]: row["ap_test"] for row in arm.runs[0].per_class}
+    assert by_class["absent in test"] is None
+    assert by_class["rare"] == pytest.approx(0.65)
+
+
+def test_supported_classes_count_both_official_lists_and_scored_cells(whole: Whole) -> None:
+    dataset = collect(*whole).datasets[0]
+    table = dataset.table
+    assert table is not None
+    expected = []
+    for column, name in enumerate(table.classes):
+        counts = [0, 0]
+        for row in range(len(table.paths)):
+            counts[table.official[row]] += int(table.truth[row, column] == 1 and table.scored[row, column])
+        if min(counts) >= dataset.min_support:
+            expected.append(name)
+    assert dataset.supported() == tuple(expected)
+    assert 0 < len(expected) < len(table.classes)
+
+
+def test_what_params_do_not_name_is_not_read(copy: Whole) -> None:
+    root, params = copy
+    shutil.copytree(root / "runs/finetune/digits-em-0", root / "runs/finetune/digits-removed-0")
+    shutil.copytree(root / "runs/finetune/digits-em-0", root / "runs/finetune/digits-em-7")
+    assert {arm.name: len(arm.runs) for arm in collect(root, params).of("finetune", "digits")} == {
+        "an": 3, "em": 3, "em_apl": 3, "iun": 3, "full": 3,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "runs/finetune/digits-em-1/metrics.json",
+        "runs/lac/digits-lac-0-no_queue/epochs.tsv",
+        "analyses/audit/digits-2/rounds.tsv",
+        "analyses/wasserstein/digits-0/wasserstein.json",
+        "analyses/landscape/digits-an-1/landscape.h5",
+        "data/prepare/digits/table.h5",
+        "data/simulate/digits/report.json",
+        "weights/digits/provenance.json",
+    ],
+)
+def test_an_absent_file_is_named_and_in_partial_mode_listed(copy: Whole, path: str) -> None:
+    root, params = copy
+    (root / path).unlink()
+    with pytest.raises(storage.StorageError, match=path):
+        collect(root, params)
+    found = collect(root, params, partial=True)
+    assert [item.path for item in found.missing] == [path]
+    assert found.missing[0].reason and str(root) not in found.missing[0].reason
+
+
+def test_a_run_without_a_file_is_left_out_whole(copy: Whole) -> None:
+    root, params = copy
+    (root / "runs/finetune/digits-em-1/search.tsv").unlink()
+    arm = {arm.name: arm for arm in collect(root, params, partial=True).of("finetune", "digits")}["em"]
+    assert [run.seed for run in arm.runs] == [0, 2]
+    assert arm.planned == 3
+
+
+def _no_key(path: Path) -> None:
+    record = storage.read_json(path)
+    del record["test"]["map_absent_zero"]
+    storage.write_json(path, record)
+
+
+def _no_number(path: Path) -> None:
+    path.write_text(path.read_text().replace("0.25", "nan"))
+
+
+def _not_complete(path: Path) -> None:
+    import h5py
+
+    with h5py.File(path, "r+") as file:
+        file.attrs["complete"] = 0
+
+
+@pytest.mark.parametrize(
+    ("path", "break_", "reason"),
+    [
+        ("runs/finetune/digits-em-1/metrics.json", _no_key, "test.map_absent_zero"),
+        ("runs/finetune/digits-em-1/metrics.json", lambda path: path.write_text("{"), "not JSON"),
+        ("runs/finetune/digits-an-1/epochs.tsv", _no_number, "not a finite number"),
+        ("analyses/landscape/digits-an-1/landscape.h5", _not_complete, "interrupted"),
+    ],
+)
+def test_a_damaged_file_is_named_with_what_is_wrong(
+    copy: Whole, path: str, break_: Callable[[Path], None], reason: str
+) -> None:
+    root, params = copy
+    break_(root / path)
+    found = collect(root, params, partial=True).missing
+    assert [item.path for item in found] == [path]
+    assert reason in found[0].reason
+    with pytest.raises(storage.StorageError, match=reason):
+        collect(root, params)
+
+
+def test_an_empty_project_names_some_files_and_counts_the_rest(whole: Whole, tmp_path: Path) -> None:
+    with pytest.raises(storage.StorageError) as error:
+        collect(tmp_path, whole[1])
+    assert "data/prepare/digits/table.h5" in str(error.value)
+    found = collect(tmp_path, whole[1], partial=True)
+    assert f"and {len(found.missing) - 5} files more" in str(error.value)
+    assert not found.arms and len(found.missing) > 200
+
+
+def test_a_variant_of_another_dataset_is_named(whole: Whole) -> None:
+    root, params = whole
+    record = params.model_dump()
+    record["variants"]["finetune"] = {
+        "voc-an-0-wide": {"dataset": "voc", "method": "an", "seed": 0, "set": {"stage": {}, "method": {}}}
+    }
+    found = collect(root, Params.model_validate(record))
+    assert [item.path for item in found.missing] == ["variants.finetune.voc-an-0-wide"]
+
+
+def test_landscape_arrays_keep_their_axes(whole: Whole) -> None:
+    item = collect(*whole).landscapes[0]
+    i, j = 4, 2  # (1, 0): the first direction is half as steep
+    assert item.loss_2d[i, j] == pytest.approx(0.2 + 1)
+    assert item.loss_2d[j, i] == pytest.approx(0.2 + 2)
+    assert item.loss_1d[np.flatnonzero(item.offsets_1d == 0)[0]] == item.centre == 0.2
+
+
+@pytest.mark.parametrize("text", ["inf", "nan", "many"])
+def test_numbers_are_finite(text: str) -> None:
+    assert number("") is None
+    assert number("-1e-3") == -0.001
+    with pytest.raises(ValueError):
+        number(text)

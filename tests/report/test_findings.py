@@ -1,0 +1,87 @@
+from pathlib import Path
+
+import pytest
+
+from pipeline.config import Params
+from pipeline.report import findings, tables
+from pipeline.report.collect import Collected, collect
+
+
+@pytest.fixture(scope="module")
+def collected(whole: tuple[Path, Params]) -> Collected:
+    return collect(*whole)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([1.0, 2.0, 3.0], "LAC is better than PLC at every one of 3 seeds, by 2.0 points of test mAP (std 1.0)."),
+        ([-1.0, -2.0, -3.0], "LAC is worse than PLC at every one of 3 seeds, by 2.0 points of test mAP (std 1.0)."),
+        ([0.1, 0.1, 4.0], "ends above PLC at every one of 3 seeds, but unevenly"),
+        ([1.0, -1.0, 2.0], "ahead of PLC at 2 of 3 seeds (mean difference +0.7, std 1.5): these runs do not separate"),
+        ([0.0, 0.0], "ends below PLC at every one of 2 seeds, but unevenly"),
+        ([1.5], "LAC ends 1.5 points of test mAP above PLC at one seed; no spread is known"),
+        ([-1.5], "LAC ends 1.5 points of test mAP below PLC at one seed; no spread is known"),
+        ([0.01], "LAC ends level with PLC at one seed; no spread is known."),
+        ([], "share no seed"),
+    ],
+)
+def test_verdict_says_what_the_numbers_support(values: list[float], words: str) -> None:
+    difference = tables.paired(dict(enumerate(values)), dict.fromkeys(range(9), 0.0))
+    assert words in findings.verdict("LAC", "PLC", difference)
+
+
+def test_findings_are_computed(collected: Collected) -> None:
+    words = findings.findings(collected, tables.results(collected), collected.datasets[0])
+    text = "\n".join(words)
+    assert "After fine-tuning, EM+APL is best of the methods that see one label per image: 85.0 ± 1.0 test mAP" in text
+    assert "against 65.0 ± 1.0 for AN and 90.0 ± 1.0 for full labels. It closes 80% of the gap" in text
+    assert "AN's val mAP is best at epoch 2 and has lost 3.0 points by epoch 6" in text
+    assert "loses to its own linear head in test mAP for 1 of 5 methods: IUN (-1.0 ± 0.0)" in text
+    assert "LAC is better than PLC trained on at every one of 3 seeds, by 1.2 points" in text
+    assert "LAC ends 1.5 points of test mAP above LAC (no queue) at one seed" in text
+
+
+def test_findings_follow_the_numbers(collected: Collected) -> None:
+    rows = tables.results(collected)
+    for row in rows:
+        if row["stage"] == "finetune" and row["method"] in ("em", "em_apl"):
+            row["test_map"] = {"mean": 50.0 + (row["method"] == "em"), "std": 2.0, "n": 3}
+    text = "\n".join(findings.findings(collected, rows, collected.datasets[0]))
+    assert "After fine-tuning, no method that sees one label per image beats AN in test mAP: 51.0 ± 2.0" in text
+    assert "the next, EM, against 65.0 ± 1.0 for AN" in text
+
+
+def test_a_lead_within_one_deviation_is_called_open(collected: Collected) -> None:
+    rows = tables.results(collected)
+    for row in rows:
+        if (row["stage"], row["method"]) == ("finetune", "em"):
+            row["test_map"] = {"mean": 84.5, "std": 0.2, "n": 3}
+    assert "EM is 0.5 behind, within one standard deviation, so their order is open" in "\n".join(
+        findings.findings(collected, rows, collected.datasets[0])
+    )
+
+
+def test_a_different_number_of_epochs_is_said() -> None:
+    row = {
+        "method": "plc", "variant": "", "start": 0, "epochs": [[4], [6]],
+        "test": tables.paired({0: 1.0}, {0: 0.0}),
+    }  # fmt: skip
+    assert findings.second_stage(row).endswith("The two were not trained for as many epochs (4 against 6).")
+    assert "not trained" not in findings.second_stage(row | {"start": 1})
+
+
+def test_labels_and_numbers() -> None:
+    assert findings.label("em_apl") == "EM+APL" and findings.label("my_new") == "MY-NEW"
+    assert findings.label("lac", "no_queue") == "LAC (no queue)"
+    assert findings.plus_minus({"mean": 1.25, "std": None}) == "1.2"
+    assert findings.plus_minus({"mean": None, "std": None}) == "–"
+    assert (
+        findings.signed({"mean": 1.26, "std": 0.5}) == "+1.3 ± 0.5"
+        and findings.signed({"mean": -1.0, "std": None}) == "-1.0"
+    )
+
+
+def test_nothing_is_claimed_without_runs(whole: tuple[Path, Params], tmp_path: Path) -> None:
+    empty = collect(tmp_path, whole[1], partial=True)
+    assert findings.findings(empty, [], empty.datasets[0]) == []

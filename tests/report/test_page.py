@@ -1,0 +1,251 @@
+import html.parser
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from pipeline import storage
+from pipeline.config import ConfigError, Params
+from pipeline.report import page
+from pipeline.report.collect import collect
+from stages.report import report
+from tests.report.conftest import Maker
+from tests.report.project import Plan
+
+VOID = {"meta", "img", "link", "br"}
+SMALL = {
+    "linear_init": {"an": (60,), "full": (80,)},
+    "finetune": {"an": (65,), "full": (90,)},
+    "end_to_end": {"plc": (86,)},
+    "lac": {"lac": (84,), "plc": (89,)},
+}
+
+
+class Reader(html.parser.HTMLParser):
+    """Collects tags, attributes and the text of the page; fails on a tag that is not closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.text: list[str] = []
+        self.images: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] != "style":
+            self.text.append(" ".join(data.split()))
+
+    @property
+    def words(self) -> str:
+        return " ".join(part for part in self.text if part)
+
+
+@pytest.fixture(scope="module")
+def built(whole: tuple[Path, Params], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Reader]:
+    root = tmp_path_factory.mktemp("built")
+    page.write(root, collect(*whole))
+    return root / "report", Reader((root / "report/index.html").read_text(encoding="utf-8"))
+
+
+def test_the_page_asks_no_network_and_runs_no_script(built: tuple[Path, Reader]) -> None:
+    folder, reader = built
+    text = (folder / "index.html").read_text(encoding="utf-8")
+    assert "//" not in re.sub(r"base64,[A-Za-z0-9+/=]+", "", text)
+    assert not re.search(r"url\(|@import", text)
+    tags = {tag for tag, _, _ in reader.attributes} | set(re.findall(r"<([a-z0-9]+)", text))
+    assert not tags & {"script", "link", "iframe", "object", "embed", "base", "form"}
+    for tag, name, value in reader.attributes:
+        assert not name.startswith("on"), (tag, name)
+        if name in ("src", "href", "srcset", "action", "poster"):
+            assert value.startswith(("data:image/png;base64,", "#")), (tag, value[:60])
+
+
+def test_hostile_names_are_text(built: tuple[Path, Reader]) -> None:
+    folder, reader = built
+    text = (folder / "index.html").read_text(encoding="utf-8")
+    assert "<script" not in text and "<img src=x" not in text
+    assert "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;" in text
+    assert "<script>alert('x')</script>" in reader.words
+    assert "<img src=x onerror=y>" in reader.words
+
+
+def test_every_section_is_there_in_order_and_the_menu_leads_to_it(built: tuple[Path, Reader]) -> None:
+    _, reader = built
+    ids = [value for tag, name, value in reader.attributes if (tag, name) == ("section", "id")]
+    assert ids == ["headline", "map", "curves", "wasserstein", "landscape", "audit", "lac", "data", "rest"]
+    links = [value for tag, name, value in reader.attributes if (tag, name) == ("a", "href")]
+    assert links == ["#headline", *(f"#{name}" for name in ids)]
+    assert "Nothing is missing" in reader.words and "Nothing to show" not in reader.words
+
+
+def test_images_are_described_and_tables_can_be_scrolled_by_keyboard(built: tuple[Path, Reader]) -> None:
+    folder, reader = built
+    alts = [value for tag, name, value in reader.attributes if (tag, name) == ("img", "alt")]
+    sources = [value for tag, name, value in reader.attributes if (tag, name) == ("img", "src")]
+    assert len(alts) == len(sources) == len(list((folder / "figures").iterdir())) and all(alts)
+    regions = sum((name, value) == ("role", "region") for _, name, value in reader.attributes)
+    focusable = sum(tag == "div" and name == "tabindex" for tag, name, _ in reader.attributes)
+    assert regions == focusable > len(sources)
+    assert ("html", "lang", "en") in reader.attributes
+
+
+def test_the_page_says_what_the_numbers_say(built: tuple[Path, Reader]) -> None:
+    _, reader = built
+    for words in (
+        "It closes 80% of the gap from AN to full labels.",
+        "Fine-tuning loses to its own linear head in test mAP for 1 of 5 methods: IUN (-1.0 ± 0.0).",
+        "LAC is better than PLC trained on at every one of 3 seeds, by 1.2 points of test mAP (std 0.8).",
+        "40 training runs on digits, 3 training seeds",
+        "with at least 10 positives in both official lists: <script>alert('x')</script>, cat & dog",
+        "queue_size = 0",
+        "The epoch was chosen by val mAP with full labels",
+        "Versions: torch 9.9.",
+        "Warning while reading: test has no positive of absent in test",
+        "one positive of each image is kept",
+    ):
+        assert words in reader.words, words
+    assert "85.0 ± 1.0" in reader.words and "70.8 ± 0.8" in reader.words
+
+
+def test_figures_and_their_numbers_are_files(built: tuple[Path, Reader]) -> None:
+    folder, _ = built
+    names = {path.stem for path in (folder / "figures").iterdir()}
+    assert names <= {path.stem for path in (folder / "tables").iterdir()}
+    assert {
+        "digits-map",
+        "digits-finetune-val_map",
+        "digits-finetune-loss",
+        "digits-landscape_2d",
+        "digits-classes",
+    } <= names
+    for path in (folder / "figures").iterdir():
+        assert Image.open(io.BytesIO(path.read_bytes())).format == "PNG"
+    for path in (folder / "tables").iterdir():
+        assert storage.read_tsv(path), path
+
+
+def test_curves_hold_a_column_a_method_for_dvc_plots(built: tuple[Path, Reader]) -> None:
+    rows = storage.read_tsv(built[0] / "tables/digits-finetune-val_map.tsv")
+    assert list(rows[0]) == ["epoch", *(n for m in ("an", "em", "em_apl", "iun", "full") for n in (m, f"{m}_std"))]
+    assert [row["epoch"] for row in rows] == ["1", "2", "3", "4", "5", "6"]
+    assert float(rows[1]["an"]) == pytest.approx(66) and float(rows[5]["an"]) == pytest.approx(63)
+    assert float(rows[5]["an_std"]) == pytest.approx(1)
+    lac = storage.read_tsv(built[0] / "tables/digits-lac-val_map.tsv")
+    assert list(lac[0]) == ["epoch", "lac", "lac_std", "plc", "plc_std", "lac-no_queue"]
+
+
+def test_summary_and_markdown(built: tuple[Path, Reader]) -> None:
+    folder, _ = built
+    record = json.loads((folder / "summary.json").read_text(), parse_constant=lambda word: pytest.fail(word))
+    assert record["digits"]["finetune"]["em_apl"]["gap_share"] == 80.0
+    text = (folder / "summary.md").read_text(encoding="utf-8")
+    assert "| digits | finetune | em_apl | 85.0 ± 1.0 | 70.8 ± 0.8 |" in text
+    assert "| digits | lac | lac-no_queue | 88.5 |" in text
+    assert "It closes 80% of the gap" in text and "- nothing" in text
+
+
+def _content(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
+    }
+
+
+@pytest.fixture
+def small(project: Maker, tmp_path: Path) -> Path:
+    root = tmp_path / "small"
+    root.mkdir()
+    project(root, Plan(seeds=(0,), scores=SMALL))  # type: ignore
+    return root
+
+
+def test_the_stage_writes_the_same_bytes_in_another_process_and_removes_old_figures(
+    small: Path, repository: Path
+) -> None:
+    report(small)
+    first = _content(small / "report")
+    storage.write_bytes(small / "report/figures/digits-removed.png", b"old")
+    storage.write_tsv(small / "report/tables/digits-removed.tsv", [{"a": 1}])
+    environment = os.environ | {"PYTHONPATH": str(repository), "PYTHONHASHSEED": "7", "PYTHONDONTWRITEBYTECODE": "1"}
+    code = (
+        "import runpy, sys; runpy.run_module('stages.report', run_name='__main__'); assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=small, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert _content(small / "report") == first
+    text = (small / "report/index.html").read_text(encoding="utf-8")
+    assert "LAC ends 5.0 points of test mAP below PLC trained on at one seed; no spread is known" in text
+    assert str(small) not in text
+
+
+def test_a_partial_page_names_what_is_missing(small: Path) -> None:
+    for path in ("runs/finetune/digits-an-0", "analyses/landscape", "analyses/audit"):
+        shutil.rmtree(small / path)
+    with pytest.raises(storage.StorageError, match="runs/finetune/digits-an-0/metrics.json"):
+        report(small)
+    assert not (small / "report").exists()
+    report(small, partial=True)
+    reader = Reader((small / "report/index.html").read_text(encoding="utf-8"))
+    assert "Partial page" in reader.words
+    for words in (
+        "runs/finetune/digits-an-0/epochs.tsv",
+        "analyses/audit/digits-0/audit.json",
+        "no run of an at this stage",
+    ):
+        assert words in reader.words
+    assert reader.words.count("Nothing to show") == 2  # landscapes and audit
+    record = json.loads((small / "report/summary.json").read_text())
+    assert set(record["digits"]["finetune"]) == {"full"}
+    assert record["digits"]["finetune"]["full"]["gap_share"] is None
+    assert "`runs/finetune/digits-an-0/metrics.json`" in (small / "report/summary.md").read_text()
+
+
+def test_a_partial_page_of_nothing(repository: Path, tmp_path: Path) -> None:
+    shutil.copy(repository / "params.yaml", tmp_path / "params.yaml")
+    report(tmp_path, partial=True)
+    reader = Reader((tmp_path / "report/index.html").read_text(encoding="utf-8"))
+    assert "Partial page" in reader.words
+    assert (tmp_path / "report/figures").is_dir() and (tmp_path / "report/tables").is_dir()
+    assert json.loads((tmp_path / "report/summary.json").read_text()) == {}
+
+
+def test_two_datasets_stand_under_their_names(project: Maker, tmp_path: Path) -> None:
+    classes = tuple(f"class {n}" for n in range(40))
+    scores: dict[str, Any] = {
+        "linear_init": {"an": (60, 61), "full": (80, 81)},
+        "finetune": {},
+        "end_to_end": {},
+        "lac": {},
+    }
+    plan = Plan(seeds=(0, 1), scores=scores, variants={}, datasets=("digits", "voc"), classes=classes)
+    made = page.build(collect(tmp_path, project(tmp_path, plan), partial=True))
+    reader = Reader(made.html)
+    assert set(made.summary) == {"digits", "voc"}
+    assert {"digits-map", "voc-map"} <= set(made.files.figures)
+    assert "named below" in reader.words and "class 39" in reader.words
+    assert "Nothing to show" in reader.words  # the second stage was not run
+
+
+def test_a_wrong_params_file_stops_the_stage(small: Path) -> None:
+    text = (small / "params.yaml").read_text()
+    (small / "params.yaml").write_text(text.replace("min_support", "least_support"))
+    with pytest.raises(ConfigError, match="min_support"):
+        report(small)

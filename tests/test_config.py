@@ -1,0 +1,251 @@
+import copy
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from pipeline import config
+from pipeline.config import ConfigError
+
+TIMM = {"source": "timm", "model": "resnet18", "weights": "hub", "file": None, "mean": None, "std": None}
+VARIANT = {"dataset": "digits", "method": "an", "seed": 0}
+
+
+@pytest.fixture(scope="module")
+def shipped(repository: Path) -> dict[str, Any]:
+    return YAML(typ="safe", pure=True).load((repository / "profiles" / "default.yaml").read_text())
+
+
+@pytest.fixture
+def content(shipped: dict[str, Any]) -> dict[str, Any]:
+    """The default params without variants, to be altered."""
+    altered = copy.deepcopy(shipped)
+    altered["variants"] = {stage: {} for stage in config.TRAINING_STAGES}
+    altered["grid"]["linear_init"] = ["an", "em"]
+    return altered
+
+
+def put(content: dict[str, Any], key: str, value: Any) -> None:
+    *parents, last = key.split(".")
+    for name in parents:
+        content = content.setdefault(name, {})
+    content[last] = value
+
+
+# ---------------------------------------------------------------------------------------------- reading
+def load(folder: Path, text: str | bytes) -> config.Params:
+    path = folder / "p.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return config.load(path)
+
+
+def test_the_shipped_file_is_valid_and_read_as_yaml_1_2(tmp_path: Path, repository: Path) -> None:
+    text = (repository / "profiles" / "default.yaml").read_text()
+    params = load(tmp_path, text)
+    assert params.grid.datasets == ["digits"]
+    short = re.sub(r"(\d)\.0e-", r"\1e-", text)  # 1e-4 is text by YAML 1.1
+    assert short != text and load(tmp_path, short) == params
+    named = load(tmp_path, text.replace("[digits]", "[no]").replace("  digits:", "  no:"))
+    assert named.grid.datasets == ["no"]  # false, by YAML 1.1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [1", "p.yaml: not YAML 1.2"),
+        ("a: 1\na: 2", "p.yaml: not YAML 1.2.*duplicate key"),
+        (b"a: \xff", "p.yaml: not YAML 1.2"),
+        ("!!python/object/apply:os.getcwd []", "p.yaml: not YAML 1.2"),
+        ("", "p.yaml: Input should be a valid dictionary"),
+        ("[]", "p.yaml: Input should be a valid dictionary"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, text: str | bytes, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"(?s){message}"):
+        load(tmp_path, text)
+
+
+def test_a_file_that_is_absent_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"gone.yaml: cannot be read \(No such file"):
+        config.load(tmp_path / "gone.yaml")
+
+
+# ---------------------------------------------------------------------------------------------- the schema
+FAULTS: list[tuple[str, Any, str]] = [
+    ("finetune.default.momentun", 0.9, "finetune.default.momentun: Extra inputs are not permitted"),
+    ("unknown_section", {}, "params.yaml.unknown_section: Extra inputs"),
+    ("finetune.default", None, "params.yaml.finetune.default"),
+    ("finetune.default.epochs", 0, "finetune.default.epochs: .*greater than or equal to 1"),
+    ("finetune.default.epochs", 2.5, "finetune.default.epochs: .*valid integer"),
+    ("finetune.default.epochs", True, "finetune.default.epochs: .*valid integer"),
+    ("finetune.default.epochs", "8", "finetune.default.epochs: .*valid integer"),
+    ("finetune.default.flip", 1, "finetune.default.flip: .*valid boolean"),
+    ("finetune.default.learning_rate", "1e-3", "finetune.default.learning_rate"),
+    ("finetune.default.learning_rate", 0.0, "finetune.default.learning_rate"),
+    ("finetune.default.learning_rate", float("inf"), "finetune.default.learning_rate.*finite"),
+    ("finetune.default.weight_decay", float("nan"), "finetune.default.weight_decay.*finite"),
+    ("finetune.default.search.values", [], "finetune.default.search.values"),
+    ("finetune.default.search.values", [1e-3, -1e-3], "finetune.default.search.values.1"),
+    ("finetune.default.optimizer", "lion", "finetune.default.optimizer: .*'adam'"),
+    ("finetune.default.schedule", "cosine", "finetune.default.schedule"),
+    ("finetune.default.warmup", 1.0, "finetune.default.warmup: .*less than 1"),
+    ("finetune.default.ema", 1.0, "finetune.default.ema: .*less than 1"),
+    ("finetune.default.batch_norm", "eval", "finetune.default.batch_norm"),
+    ("finetune.default.select", "test", "finetune.default.select: .*'clean', 'observed' or 'last'"),
+    ("finetune.default.early_stop", {"rule": "patience", "amount": 0.0}, "finetune.default: .*at least 1"),
+    ("finetune.default.head", {"kind": "linear", "dim": 4}, "finetune.default.head.linear.dim: Extra inputs"),
+    ("finetune.default.head", {"kind": "conv"}, "finetune.default.head: .*'kind'"),
+    ("finetune.default.head", None, "finetune.default.head"),
+    ("finetune.digits", {"epoch": 3}, "finetune.digits.epoch: Extra inputs"),
+    ("finetune.other", {"epochs": 0}, "finetune.other.epochs"),  # also a dataset that the grid does not name
+    ("backbone.digits", {**TIMM, "weights": "file"}, "`file` names the weights exactly where"),
+    ("backbone.digits", {**TIMM, "file": "a.pt"}, "`file` names the weights exactly where"),
+    ("backbone.digits", {**TIMM, "mean": [0.5, 0.5]}, "backbone.digits.timm.mean"),
+    ("backbone.digits", {**TIMM, "mean": ["0.5", 0.5, 0.5]}, "backbone.digits.timm.mean.0"),
+    ("backbone.digits", {**TIMM, "std": [0.5, 0.0, 0.5]}, "backbone.digits.timm.std.1: .*greater than 0"),
+    ("backbone.digits.width", 6, "backbone.digits.digits.width: .*multiple of 4"),
+    ("backbone.digits.batch_size", 10**6, "do not fill one batch"),
+    ("features.default.dtype", "bfloat16", "features.default.dtype"),
+    ("landscape.default.points_2d", 4, "landscape.default: .*must be odd"),
+    ("landscape.default.radius", 0, "landscape.default.radius: .*greater than 0"),
+    ("simulate", {"voc": {}}, "simulate: neither `default` nor `digits`; it holds voc"),
+    ("backbone", {}, "backbone: neither `default` nor `digits`; it holds nothing"),
+    ("grid.datasets", [], "grid.datasets"),
+    ("grid.seeds", [0, 0], "grid: .*seeds names an entry twice"),
+    ("grid.seeds", [-1], "grid.seeds.0"),
+    ("grid.finetune", ["an", "an"], "finetune names an entry twice"),
+    ("grid.finetune", ["../an"], "not names of"),
+    ("grid.datasets", ["Digits"], "not names of"),
+    ("expected_positives.digits.value", 0.0, "expected_positives.digits.value"),
+    ("methods.an", None, "methods.an"),
+    ("variants.finetune.digits-an-0", {**VARIANT, "set": {"stage": {}, "method": {}}}, "the key must be"),
+    ("variants.finetune.digits-an-0-x", {**VARIANT, "set": {"stage": {}}}, "digits-an-0-x.set.method: .*required"),
+    (
+        "variants.finetune.digits-an-0-x",
+        {**VARIANT, "set": {"stage": {"epoch": 3}, "method": {}}},
+        "finetune.digits-an-0-x.epoch: Extra inputs",
+    ),
+    (
+        "variants.finetune.digits-nope-0-x",
+        {**VARIANT, "method": "nope", "set": {"stage": {}, "method": {}}},
+        "methods.nope: no such section; it holds an, ",
+    ),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "message"), FAULTS, ids=[f"{key}={value}" for key, value, _ in FAULTS])
+def test_a_fault_is_named_by_its_key(content: dict[str, Any], key: str, value: Any, message: str) -> None:
+    put(content, key, value)
+    with pytest.raises(ConfigError, match=message):
+        config.parse(content)
+
+
+def test_the_altered_file_is_valid_before_it_is_altered(content: dict[str, Any]) -> None:
+    config.parse(content)
+
+
+def test_no_setting_has_a_default_in_code(shipped: dict[str, Any]) -> None:
+    for stage in config.TRAINING_STAGES:
+        for key in shipped[stage]["default"]:
+            altered = copy.deepcopy(shipped)
+            del altered[stage]["default"][key]
+            with pytest.raises(ConfigError, match=rf"{stage}.default.{key}: Field required"):
+                config.parse(altered)
+    for section in shipped:
+        altered = copy.deepcopy(shipped)
+        del altered[section]
+        with pytest.raises(ConfigError, match=rf"params.yaml.{section}: Field required"):
+            config.parse(altered)
+
+
+def test_all_faults_are_told_at_once(content: dict[str, Any]) -> None:
+    put(content, "finetune.default.epochs", 0)
+    put(content, "audit.default.bins", 0)
+    with pytest.raises(ConfigError) as caught:
+        config.parse(content)
+    lines = str(caught.value).splitlines()
+    assert any(line.startswith("finetune.default.epochs") for line in lines)
+    assert any(line.startswith("audit.default.bins") for line in lines)
+    assert len(lines) == len(set(lines))
+
+
+def test_settings_cannot_be_changed_once_read(content: dict[str, Any]) -> None:
+    settings = config.parse(content).settings("finetune", "digits")
+    with pytest.raises(ValueError, match="frozen"):
+        settings.epochs = 3
+
+
+# ---------------------------------------------------------------------------------------------- looking up
+def test_a_datasets_block_overlays_the_default(content: dict[str, Any]) -> None:
+    put(content, "finetune.voc", {"epochs": 3, "search": {"epochs": 2}})
+    put(content, "methods.em", {"default": {"alpha": 0.2}, "voc": {"alpha": 0.1}})
+    params = config.parse(content)
+    own, other = params.settings("finetune", "digits"), params.settings("finetune", "voc")
+    assert (other.epochs, other.search.epochs) == (3, 2)
+    assert other.search.values == own.search.values and own.epochs == content["finetune"]["default"]["epochs"]
+    assert (params.method("em", "digits"), params.method("em", "voc")) == ({"alpha": 0.2}, {"alpha": 0.1})
+    with pytest.raises(ConfigError, match="methods.nope: no such section"):
+        params.method("nope", "digits")
+    put(content, "methods.em", {"voc": {"alpha": 0.1}})
+    with pytest.raises(ConfigError, match="methods.em: neither `default` nor `digits`; it holds voc"):
+        config.parse(content).method("em", "digits")
+
+
+def test_mean_and_deviation_come_as_yaml_lists(content: dict[str, Any]) -> None:
+    put(content, "backbone.digits", {**TIMM, "mean": [0.5, 0.4, 1], "std": [0.2, 0.2, 0.3]})
+    settings = config.parse(content).settings("backbone", "digits")
+    assert settings.mean == (0.5, 0.4, 1.0) and settings.std == (0.2, 0.2, 0.3)
+
+
+def test_a_variant_changes_a_run_and_lies_beside_it(content: dict[str, Any]) -> None:
+    change = {"stage": {"epochs": 77}, "method": {"alpha": 0.9}}
+    put(content, "variants.finetune.digits-em-0-x", {**VARIANT, "method": "em", "set": change})
+    put(content, "grid.seeds", [0, 1])
+    put(content, "grid.finetune", ["em", "an"])
+    params = config.parse(content)
+    plain, own = params.run("finetune", "digits", "em")
+    changed, other = params.run("finetune", "digits", "em", "digits-em-0-x")
+    assert (changed.epochs, other["alpha"]) == (change["stage"]["epochs"], change["method"]["alpha"])
+    assert plain.epochs == content["finetune"]["default"]["epochs"] != changed.epochs
+    assert own == content["methods"]["em"]["default"] != other
+    assert changed.model_copy(update={"epochs": plain.epochs}) == plain
+    ordinary = [("digits-em-0", "em", None), ("digits-an-0", "an", None)]
+    assert params.keys("finetune", "digits", 0) == [*ordinary, ("digits-em-0-x", "em", "digits-em-0-x")]
+    assert params.keys("finetune", "digits", 1) == [("digits-em-1", "em", None), ("digits-an-1", "an", None)]
+    with pytest.raises(ConfigError, match="variants.finetune.nope: no such variant"):
+        params.run("finetune", "digits", "em", "nope")
+    for dataset, method in (("digits", "an"), ("voc", "em")):  # the folder's name would not say what was run
+        with pytest.raises(ConfigError, match=r"digits-em-0-x: is a variant of \('digits', 'em'\)"):
+            params.run("finetune", dataset, method, "digits-em-0-x")
+
+
+def tree(*leaves: Any) -> dict[str, Any]:
+    return {"a": leaves[0], "deep": {"b": leaves[1], "c": leaves[2]}}
+
+
+def test_merge() -> None:
+    base, change = tree(1, 2, [3]), {"deep": {"c": [4, 5]}, "new": {"d": None}}
+    kept = copy.deepcopy(base), copy.deepcopy(change)
+    assert config.merge(base, change) == {**tree(1, 2, [4, 5]), "new": {"d": None}}
+    assert (base, change) == kept
+    assert config.merge(base, {"deep": None}) == {"a": 1, "deep": None}
+    assert config.merge(base, {"a": {"x": 1}})["a"] == {"x": 1}
+
+
+@pytest.mark.parametrize("tag", ["kind", "source"])
+def test_merge_replaces_a_block_of_another_kind_whole(tag: str) -> None:
+    base = {"block": {tag: "old", "width": 1}}
+    assert config.merge(base, {"block": {tag: "new", "depth": 2}}) == {"block": {tag: "new", "depth": 2}}
+    assert config.merge(base, {"block": {tag: "old", "depth": 2}}) == {"block": {tag: "old", "width": 1, "depth": 2}}
+    assert config.merge(base, {"block": {"depth": 2}}) == {"block": {tag: "old", "width": 1, "depth": 2}}
+
+
+def test_parsing_alters_nothing(content: dict[str, Any]) -> None:
+    put(content, "finetune.digits", {"epochs": 3})
+    before = copy.deepcopy(content)
+    read: Callable[[], config.Params] = lambda: config.parse(content)  # noqa: E731
+    assert read().settings("finetune", "digits") == read().settings("finetune", "digits")
+    assert content == before

@@ -1,0 +1,64 @@
+"""The declared dependencies: what the code imports, what is pinned, and what the ranges allow."""
+
+import ast
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+OURS = {"pipeline", "stages", "tests", "benchmarks"}
+TOOLS = {"pyright", "pytest-xdist", "ruff"}
+"""Declared and never imported."""
+
+
+def declared(*groups: str) -> dict[str, Requirement]:
+    lines = PROJECT["dependencies"] + [line for group in groups for line in PROJECT["optional-dependencies"][group]]
+    return {canonicalize_name(Requirement(line).name): Requirement(line) for line in lines}
+
+
+def pins() -> dict[str, str]:
+    lines = [line for line in (ROOT / "requirements.txt").read_text().splitlines() if line and not line.startswith("#")]
+    assert all(line.count("==") == 1 for line in lines), "every line is a full pin"
+    return dict(line.split("==") for line in lines)
+
+
+def imports(folder: str) -> set[str]:
+    """Distributions that a folder's code imports, anywhere in a file."""
+    modules = set()
+    for path in (ROOT / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                modules |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                modules.add(str(node.module))
+    tops = {module.split(".")[0] for module in modules} - sys.stdlib_module_names - OURS - {"ruamel"}
+    known = packages_distributions()
+    found = {canonicalize_name(known[top][0]) for top in tops}
+    return found | ({"ruamel-yaml"} if any(module.startswith("ruamel.yaml") for module in modules) else set())
+
+
+@pytest.mark.parametrize(("folder", "groups"), [("pipeline", ()), ("stages", ()), ("tests", ("dev",))])
+def test_what_is_imported_is_declared(folder: str, groups: tuple[str, ...]) -> None:
+    assert imports(folder) <= set(declared(*groups))
+
+
+def test_what_is_declared_is_used() -> None:
+    used = imports("pipeline") | imports("stages") | imports("tests")
+    assert set(declared("dev")) - used == TOOLS
+
+
+def test_pins_meet_the_ranges() -> None:
+    pinned = pins()
+    for name, requirement in declared("dev").items():
+        assert requirement.specifier.contains(pinned[name]), f"{requirement} is pinned to {pinned[name]}"
+    assert (pinned["torch"], pinned["torchvision"]) == ("2.14.1", "0.29.1")
+
+
+def test_accelerator_packages_are_left_to_torch() -> None:
+    assert not [name for name in pins() if name.startswith(("nvidia", "cuda", "triton"))]

@@ -1,0 +1,291 @@
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from pipeline import storage
+from pipeline.storage import StorageError
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+# ---------------------------------------------------------------------------------------------- whole or not at all
+def test_bytes_go_through_a_temporary_name_and_are_flushed_before_the_rename(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def seen_fsync(descriptor: int) -> None:
+        done.append("fsync")
+        fsync(descriptor)
+
+    def seen_replace(source: Any, target: Any) -> None:
+        done.append("replace")
+        assert Path(source).parent == Path(target).parent, "a rename is atomic within one folder"
+        assert Path(source).read_bytes() == b"new" and Path(target).read_bytes() == b"old"
+        replace(source, target)
+
+    path = tmp_path / "deep" / "down" / "file"
+    storage.write_bytes(path, b"old")
+    monkeypatch.setattr(os, "fsync", seen_fsync)
+    monkeypatch.setattr(os, "replace", seen_replace)
+    storage.write_bytes(path, b"new")
+    assert done == ["fsync", "replace"]
+    assert path.read_bytes() == b"new" and names(path.parent) == ["file"]
+
+
+def test_a_writer_that_fails_leaves_the_earlier_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file.h5"
+    with storage.create_hdf5(path) as file:
+        storage.put(file, "a", np.arange(3), axes="image", units="row")
+    before = path.read_bytes()
+    with pytest.raises(KeyError, match="midway"):
+        with storage.create_hdf5(path) as file:
+            storage.put(file, "a", np.arange(9), axes="image", units="row")
+            raise KeyError("midway")
+
+    def no_room(*_: Any) -> None:
+        raise OSError("no room")
+
+    monkeypatch.setattr(os, "replace", no_room)
+    with pytest.raises(OSError, match="no room"):
+        storage.write_text(path, "new")
+    assert path.read_bytes() == before and names(tmp_path) == ["file.h5"]
+
+
+def test_text_is_utf8_and_ends_with_one_line_feed(tmp_path: Path) -> None:
+    for text in ("chien é", "chien é\n", "chien é\n\n\n"):
+        storage.write_text(tmp_path / "a.txt", text)
+        assert (tmp_path / "a.txt").read_bytes() == b"chien \xc3\xa9\n"
+
+
+def test_a_summary_has_a_title_and_its_lines(tmp_path: Path) -> None:
+    storage.write_summary(tmp_path / "summary.md", "Run", ["3 images", "", "- one"])
+    assert (tmp_path / "summary.md").read_text() == "# Run\n\n3 images\n\n- one\n"
+
+
+def test_hash(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")  # the value is FIPS 180-2's own example
+    assert storage.sha256(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    (tmp_path / "b").write_bytes(b"a" * 1_000_000)
+    assert storage.sha256(tmp_path / "b") == "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"
+    with pytest.raises(StorageError, match="missing.*No such file"):
+        storage.sha256(tmp_path / "missing")
+
+
+# ---------------------------------------------------------------------------------------------- JSON and TSV
+def test_json_is_sorted_plain_and_casts_numpy(tmp_path: Path) -> None:
+    content = {
+        "b": np.float64(0.1),
+        "a": [np.int64(3), np.bool_(True), None, "é"],
+        "c": {"array": np.array([[1.5, 2.0]]), "tuple": (1, 2)},
+        "d": np.float32(0.5),
+        3: 1e-7,
+    }
+    path = tmp_path / "a.json"
+    storage.write_json(path, content)
+    assert storage.read_json(path) == {
+        "3": 1e-7,
+        "a": [3, True, None, "é"],
+        "b": 0.1,
+        "c": {"array": [[1.5, 2.0]], "tuple": [1, 2]},
+        "d": 0.5,
+    }
+    text = path.read_text()
+    assert text.startswith('{\n  "3": 1e-07,\n  "a": [\n    3,\n    true,\n    null,\n    "é"\n  ],\n  "b": 0.1,\n')
+    storage.write_json(path, dict(reversed(content.items())))
+    assert path.read_text() == text  # the order in which keys were set does not show
+
+
+@pytest.mark.parametrize(
+    ("content", "where"),
+    [
+        ({"a": {"b": [1.0, float("nan")]}}, r"\$\.a\.b\[1\]: nan"),
+        ({"a": np.array([[1.0], [np.inf]])}, r"\$\.a\[1\]\[0\]: inf"),
+        ([np.float32("-inf")], r"\$\[0\]: -inf"),
+        ({"a": {1, 2}}, r"\$\.a: set has no JSON form"),
+        ({"a": torch.ones(1)}, r"\$\.a: Tensor has no JSON form"),
+        ({"a": b"x"}, r"\$\.a: bytes has no JSON form"),
+    ],
+)
+def test_json_refuses_what_strict_json_cannot_hold(tmp_path: Path, content: Any, where: str) -> None:
+    storage.write_json(tmp_path / "a.json", 1)
+    with pytest.raises(ValueError, match=where):
+        storage.write_json(tmp_path / "a.json", content)
+    assert storage.read_json(tmp_path / "a.json") == 1
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"{'a': 1}", b"\xff\xfe1", b"[1] 2"])
+def test_json_that_is_none_is_named(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "a.json").write_bytes(data)
+    with pytest.raises(StorageError, match="a.json: not JSON"):
+        storage.read_json(tmp_path / "a.json")
+
+
+def test_tables_keep_full_precision_and_tell_none_from_zero(tmp_path: Path) -> None:
+    rows = [
+        {"class": "dog\twolf", "ap": np.float64(1 / 3), "n": np.int64(4)},
+        {"class": 'a "b"', "ap": None, "n": 0, "late": 1e-300},
+        {"class": "two\nlines", "ap": 2.0, "n": 1},
+    ]
+    path = tmp_path / "a.tsv"
+    storage.write_tsv(path, rows)
+    assert path.read_bytes().split(b"\n")[0] == b"class\tap\tn\tlate" and b"\r" not in path.read_bytes()
+    read = storage.read_tsv(path)
+    assert [row["class"] for row in read] == ["dog\twolf", 'a "b"', "two\nlines"]
+    assert float(read[0]["ap"]) == 1 / 3 and read[1]["ap"] == "" and read[2]["ap"] == "2.0"
+    assert [row["n"] for row in read] == ["4", "0", "1"]
+    assert [row["late"] for row in read] == ["", "1e-300", ""]
+
+
+def test_tables_take_columns_refuse_others_and_not_a_number(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    storage.write_tsv(path, [], ["a", "b"])
+    assert path.read_text() == "a\tb\n" and storage.read_tsv(path) == []
+    storage.write_tsv(path, [{"a": 1, "b": 2}], ["b", "a"])
+    assert path.read_text() == "b\ta\n2\t1\n"
+    with pytest.raises(ValueError, match="c"):
+        storage.write_tsv(path, [{"c": 1}], ["a"])
+    with pytest.raises(ValueError, match="a: nan"):
+        storage.write_tsv(path, [{"a": float("nan")}])
+    assert path.read_text() == "b\ta\n2\t1\n"
+    path.write_bytes(b"\xff")
+    with pytest.raises(StorageError, match="a.tsv: not a table of text"):
+        storage.read_tsv(path)
+
+
+@pytest.mark.parametrize("read", [storage.read_json, storage.read_tsv, storage.read_torch])
+def test_a_file_that_is_absent_is_named_once(tmp_path: Path, read: Any) -> None:
+    with pytest.raises(StorageError) as caught:
+        read(tmp_path / "gone")
+    expected = f"{tmp_path / 'gone'}: cannot be read (No such file or directory); run the stage that makes it"
+    assert str(caught.value) == expected
+
+
+# ---------------------------------------------------------------------------------------------- torch
+def test_tensors_come_back_and_bytes_do_not_depend_on_the_name(tmp_path: Path) -> None:
+    content = {
+        "state": {"a": torch.arange(3.0), "b": torch.tensor(2), "c": torch.ones(2, dtype=torch.float16)},
+        "plain": [1, 2.5, "x", None, True, (1, 2)],
+    }
+    storage.write_torch(tmp_path / "a.pt", content)
+    storage.write_torch(tmp_path / "elsewhere" / "long_name.pt", content)
+    assert (tmp_path / "a.pt").read_bytes() == (tmp_path / "elsewhere" / "long_name.pt").read_bytes()
+    read = storage.read_torch(tmp_path / "a.pt")
+    assert read["plain"] == content["plain"]
+    for name, value in content["state"].items():
+        assert torch.equal(read["state"][name], value) and read["state"][name].dtype == value.dtype
+
+
+class Run:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
+
+
+def test_no_code_of_a_file_is_run(tmp_path: Path) -> None:
+    torch.save({"a": Run(tmp_path / "ran")}, tmp_path / "a.pt")
+    (tmp_path / "b.pt").write_bytes(pickle.dumps(Run(tmp_path / "ran"), protocol=2))
+    for name in ("a.pt", "b.pt"):
+        with pytest.raises(StorageError, match=f"{name}: not a file of tensors and plain data") as caught:
+            storage.read_torch(tmp_path / name)
+        assert "weights_only" not in str(caught.value), "no advice to switch safety off"
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_numpy_scalar_is_no_plain_data(tmp_path: Path) -> None:
+    storage.write_torch(tmp_path / "a.pt", {"best": np.float64(3.0)})
+    with pytest.raises(StorageError, match="a.pt"):
+        storage.read_torch(tmp_path / "a.pt")
+
+
+def test_any_damage_to_a_tensor_file_is_an_error_of_ours_or_none(tmp_path: Path) -> None:
+    path, generator = tmp_path / "a.pt", np.random.default_rng(0)
+    storage.write_torch(path, {"a": torch.arange(3.0), "b": ["x", 1, None]})
+    whole = path.read_bytes()
+    refused = 0
+    for trial in range(120):
+        damaged = bytearray(whole if trial % 3 else generator.bytes(int(generator.integers(0, 40))))
+        if trial % 3 == 1:
+            damaged = damaged[: generator.integers(len(whole))]
+        if trial % 3 == 2:
+            for place in generator.integers(0, len(whole), 8):
+                damaged[place] = generator.integers(256)
+        path.write_bytes(damaged)
+        try:
+            storage.read_torch(path)
+        except StorageError as error:
+            assert str(error).startswith(f"{path}: ")
+            refused += 1
+    assert refused > 80
+
+
+# ---------------------------------------------------------------------------------------------- HDF5
+def test_hdf5_round_trip_with_axes_and_units(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "a.h5"
+    labels = np.array([[1, 0], [-1, 0]], dtype=np.int8)
+    with storage.create_hdf5(path) as file:
+        storage.put(file, "labels", labels, axes="image, class", units="label", compress=True)
+        storage.put(file, "none", np.zeros((0, 2), np.int8), axes="round, class", units="label", compress=True)
+        storage.put(file, "names", ("chien é", "owl"), axes="class", units="name")
+        storage.put(file, "paths", np.array(["a/b", "ü"], dtype=object), axes="image", units="path")
+        file.attrs["epoch"] = 3
+    with storage.open_hdf5(path) as file:
+        assert file["labels"].dtype == np.int8 and np.array_equal(file["labels"][()], labels)
+        assert (file["labels"].attrs["axes"], file["labels"].attrs["units"]) == ("image, class", "label")
+        assert file["labels"].compression == "gzip" and file["none"].shape == (0, 2)
+        assert storage.strings(file["names"]) == ["chien é", "owl"]
+        assert storage.strings(file["paths"]) == ["a/b", "ü"]
+        assert file.attrs["epoch"] == 3 and list(file) == ["labels", "none", "names", "paths"]
+        with pytest.raises(OSError, match="no write intent"):
+            file["labels"][0, 0] = 0  # what another stage wrote is never changed
+
+
+def test_the_same_content_is_the_same_hdf5_bytes(tmp_path: Path) -> None:
+    for name in ("a.h5", "b.h5"):
+        with storage.create_hdf5(tmp_path / name) as file:
+            storage.put(file, "x", np.arange(500) % 7, axes="image", units="row", compress=True)
+            storage.put(file, "names", ["x", "yy"], axes="class", units="name")
+            for number in range(12):
+                file.attrs[f"attribute {number}"] = number
+    assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
+
+
+def test_hdf5_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    def refused(path: Path, reason: str) -> None:
+        with pytest.raises(StorageError, match=f"{path.name}: {reason}"):
+            with storage.open_hdf5(path):
+                raise AssertionError("opened")
+
+    refused(tmp_path / "gone.h5", "no such file; run the stage that makes it")
+    refused(tmp_path, "no such file")
+    for name, data in (("empty.h5", b""), ("text.h5", b"<html>" * 100)):
+        (tmp_path / name).write_bytes(data)
+        refused(tmp_path / name, "not a readable HDF5 file")
+    with h5py.File(tmp_path / "unfinished.h5", "w") as file:
+        file["x"] = 1
+    refused(tmp_path / "unfinished.h5", "its writer was interrupted")
+    with storage.create_hdf5(tmp_path / "cut.h5") as file:
+        storage.put(file, "x", np.arange(9000), axes="image", units="row")
+    (tmp_path / "cut.h5").write_bytes((tmp_path / "cut.h5").read_bytes()[:5000])
+    refused(tmp_path / "cut.h5", "not a readable HDF5 file")
+
+
+def test_importing_storage_loads_neither_torch_nor_h5py(repository: Path) -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, pipeline.storage; sys.exit(bool({'torch', 'h5py'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], cwd=repository).returncode == 0

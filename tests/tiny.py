@@ -1,0 +1,88 @@
+"""Settings, data and networks so small that a test trains them in milliseconds."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pipeline import config
+from pipeline.batch import Problem
+from pipeline.inputs import FeatureInputs, ImageInputs
+from pipeline.methods import base
+from pipeline.networks.network import Network
+
+C, D, SIDE = 3, 4, 16
+MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.25)
+BACKBONE = {"source": "small", "width": 8, "mean": MEAN, "std": STD}
+LINEAR = {"kind": "linear"}
+EMBEDDING = {"kind": "label_embedding", "dim": 8, "heads": 2, "feedforward": 8, "encoder_layers": 1}
+EMBEDDING |= {"decoder_layers": 1, "dropout": 0.2, "embedding": 6}
+STRONG = {"cutout": 0.5, "operations": 2, "magnitude": 9, "jitter": 0.8, "grayscale": 0.2}
+LAC = {"threshold": 0.6, "temperature": 0.5, "queue_size": 7, "form": "code", "wrap": "ring"}
+LAC |= {"weight_plc": 1.0, "weight_lac": 1.0}
+EM_APL = {"alpha": 0.2, "beta": 0.5, "proportion": 0.9, "warmup": 0.25}
+
+BLOCK: dict[str, Any] = {
+    "head": LINEAR,
+    "epochs": 2,
+    "batch_size": 4,
+    "optimizer": "sgd",
+    "momentum": 0.0,
+    "weight_decay": 0.0,
+    "learning_rate": 0.1,
+    "search": {"values": [0.1], "epochs": None},
+    "head_factor": 1.0,
+    "schedule": "constant",
+    "warmup": 0.0,
+    "batch_norm": "train",
+    "freeze": [],
+    "ema": None,
+    "early_stop": {"rule": "none", "amount": 0.0},
+    "select": "clean",
+    "flip": False,
+    "strong": None,
+    "keep_epoch_logits": True,
+}
+"""A training stage: SGD on a linear head, two epochs, nothing else."""
+
+
+def training(**changes: Any) -> config.Training:
+    return config.Training.model_validate(config.merge(BLOCK, changes))
+
+
+def numbers(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def features(n: int, seed: int = 0) -> FeatureInputs:
+    return FeatureInputs(numbers(n, D, seed=seed), None, False)
+
+
+def pixels(n: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (n, SIDE, SIDE, 3), dtype=np.uint8)
+
+
+def images(n: int, seed: int = 0, **options: Any) -> ImageInputs:
+    return ImageInputs(pixels(n, seed), np.arange(n), MEAN, STD, **options)
+
+
+def observed(n: int) -> Tensor:
+    """One positive a row."""
+    labels = torch.zeros(n, C, dtype=torch.int8)
+    labels[torch.arange(n), torch.arange(n) % C] = 1
+    return labels
+
+
+def network(head: dict[str, Any] = LINEAR, on_images: bool = False, seed: int = 0) -> Network:
+    torch.manual_seed(seed)
+    backbone = BACKBONE if on_images else None
+    return Network({"backbone": backbone, "width": 8 if on_images else D, "classes": C, "head": head})
+
+
+def problem(n: int) -> Problem:
+    return Problem(n, ("a", "b", "c"), observed(n).sum(0, dtype=torch.int64), None)
+
+
+def method(name: str, n: int, settings: dict[str, Any] | None = None) -> base.Method:
+    return base.build(name, settings or {}, problem(n))
