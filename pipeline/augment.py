@@ -51,7 +51,7 @@ class StrongAugmentation:
     """
 
     def __init__(self, settings: StrongView) -> None:
-        from torchvision.transforms import v2  # more than a second of imports that runs without a strong view are spared
+        from torchvision.transforms import v2  # a second of imports that most runs need not pay
 
         self.cutout = settings.cutout
         self.recolour = v2.Compose(
