@@ -199,8 +199,6 @@ class Audit(Strict):
 class Landscape(Strict):
     """Loss landscapes around trained networks."""
 
-    stage: Literal["finetune"]
-    """Where the networks come from; dvc.yaml depends on that stage's runs."""
     images: Count
     points_1d: Count
     points_2d: Count

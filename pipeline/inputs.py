@@ -17,7 +17,7 @@ from pipeline.config import ConfigError, StrongView
 class Rows(Protocol):
     """Packed pixels, by row."""
 
-    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
+    def __getitem__(self, rows: np.ndarray, /) -> np.ndarray:
         """Return (B, H, W, 3) uint8 of (B,) row numbers, in their order."""
         ...
 

@@ -262,11 +262,9 @@ def run_problems(root: Path, params: Params) -> list[str]:
                 if value not in values:
                     problems.append(f"variants.{stage}.{key}: {value} is not in grid.{axis}")
             problems += _run_problems(root, params, stage, variant.dataset, variant.method, key)
-    for dataset in params.grid.datasets:
-        stage = params.settings("landscape", dataset).stage
-        for method in params.grid.landscape:
-            if method not in getattr(params.grid, stage):
-                problems.append(f"grid.landscape: `{method}` is not in grid.{stage}, whose networks it looks at")
+    for method in params.grid.landscape:
+        if method not in params.grid.finetune:
+            problems.append(f"grid.landscape: `{method}` is not in grid.finetune, whose networks it looks at")
     return list(dict.fromkeys(problems))
 
 

@@ -53,7 +53,7 @@ def device() -> Any:
 
 def _parser(stage: Callable[..., None]) -> argparse.ArgumentParser:
     module = sys.modules[stage.__module__].__doc__ or stage.__doc__ or ""
-    parser = argparse.ArgumentParser(prog=f"python -m stages.{stage.__name__}", description=module.splitlines()[0])
+    parser = argparse.ArgumentParser(prog=f"python -m stages.{stage.__name__}", description=module.partition("\n")[0])
     for name, parameter in list(inspect.signature(stage).parameters.items())[1:]:
         if parameter.default is inspect.Parameter.empty:
             parser.add_argument(name, type=parameter.annotation)

@@ -26,6 +26,7 @@ from stages import entry
 from stages.problem import problem
 
 # The stored logits may come from another batch size, device or precision; another picture or weight is far outside.
+STAGE = "finetune"  # whose networks are looked at; dvc.yaml depends on its runs
 STORED_TOLERANCE = 0.02
 
 
@@ -41,7 +42,7 @@ def landscape(root: Path, dataset: str, method: str, seed: int) -> None:
     params = config.load(root / "params.yaml")
     settings = params.settings("landscape", dataset)
     key = f"{dataset}-{method}-{seed}"
-    run = root / "runs" / settings.stage / key
+    run = root / "runs" / STAGE / key
     table = read_table(root / "data" / "prepare" / dataset / "table.h5")
     train = table.rows("train")
     device = entry.device()
@@ -80,13 +81,13 @@ def landscape(root: Path, dataset: str, method: str, seed: int) -> None:
         )
         storage.put(file, "image_index", index, axes="image", units="row of the training split")
         file.attrs.update({"centre_loss": centre, "direction_seed": settings.direction_seed, "images": len(index)})
-        file.attrs.update({"method": method, "stage": settings.stage, "stored_state": ", ".join(state)})
+        file.attrs.update({"method": method, "stage": STAGE, "stored_state": ", ".join(state)})
         for axis in ("x", "y"):
             file.attrs[f"raw_direction_{axis}_sha256"] = landscapes.digest(raw[axis])
     metrics = _metrics(loss_1d, loss_2d, centre) | {"images": len(index), "stored_logits_difference": difference}
     storage.write_json(folder / "metrics.json", metrics)
     lines = _summary(key, settings, table, charged, list(state), metrics)
-    storage.write_summary(folder / "summary.md", f"Loss landscape of {settings.stage}/{key}", lines)
+    storage.write_summary(folder / "summary.md", f"Loss landscape of {STAGE}/{key}", lines)
 
 
 def sample(n: int, size: int, seed: int, dataset: str) -> np.ndarray:
@@ -190,7 +191,7 @@ def _summary(
     key: str, settings: config.Landscape, table: Table, method: Method, state: list[str], metrics: dict[str, Any]
 ) -> list[str]:
     lines = [
-        f"Network: runs/{settings.stage}/{key}/weights.pt, in eval mode; batch-norm statistics stay those of the run.",
+        f"Network: runs/{STAGE}/{key}/weights.pt, in eval mode; batch-norm statistics stay those of the run.",
         f"Images: {metrics['images']} of {len(table.rows('train'))} of the training split, without augmentation, the"
         f" same for every method (`image_index`). Labels given to the method: `{method.labels}`.",
         "Loss: the method's own, as the run left it, over all images at once. What it stored enters:"

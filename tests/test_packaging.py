@@ -39,7 +39,7 @@ def imports(folder: str) -> set[str]:
                 modules.add(str(node.module))
     tops = {module.split(".")[0] for module in modules} - sys.stdlib_module_names - OURS - {"ruamel"}
     known = packages_distributions()
-    found = {canonicalize_name(known[top][0]) for top in tops}
+    found = {str(canonicalize_name(known[top][0])) for top in tops}
     return found | ({"ruamel-yaml"} if any(module.startswith("ruamel.yaml") for module in modules) else set())
 
 

@@ -2,8 +2,8 @@
 
 scikit-learn's ``load_digits`` (1,797 grey images of 8 x 8, classes 0 to 9) is split by image into three pools, so that
 no handwriting is shared between splits. A scene shows 1 to 5 distinct digits on a jittered 3 x 3 grid, coloured, under
-noise and small clutter. Class rates fall from 0.45 (digit 0) to 0.16 (digit 9). Every scene is drawn from a stream
-named by its split and row.
+noise and small clutter. Digits are drawn at rates from 0.45 (digit 0) to 0.16 (digit 9), again where there are none or
+more than 5, so that classes have 0.44 to 0.15. Every scene is drawn from a stream named by its split and row.
 """
 
 from functools import cache

@@ -23,10 +23,10 @@ EMBEDDING |= {"decoder_layers": 1, "dropout": 0.1, "embedding": 6}
 class Project:
     """A root with data, and trained networks on demand."""
 
-    def __init__(self, root: Path, repository: Path, stage: str = "finetune") -> None:
-        settings = {"default": SETTINGS | {"stage": stage}}
+    def __init__(self, root: Path, repository: Path) -> None:
+        settings = {"default": SETTINGS}
         finished.write_params(root, repository, variants=finished.no_variants(), landscape=settings)
-        self.root, self.stage = root, stage
+        self.root = root
         self.params = config.load(root / "params.yaml")
         self.table, self.observed = finished.write_data(root)
         self.pixels = np.random.default_rng(5).integers(0, 256, (len(self.table.paths), 16, 16, 3), dtype=np.uint8)
@@ -52,7 +52,7 @@ class Project:
         train = self.images(self.table.rows("train"))
         network.train()(train)
         network.eval()
-        folder = self.root / "runs" / self.stage / f"digits-{name}-0"
+        folder = self.root / "runs" / "finetune" / f"digits-{name}-0"
         storage.write_torch(folder / "weights.pt", network.content())
         storage.write_torch(folder / "method.pt", dict(method.state_dict()))
         with torch.no_grad(), storage.create_hdf5(folder / "logits.h5") as file:
@@ -207,7 +207,7 @@ def test_an_oracle_is_charged_with_its_own_labels(project: Project):
 
 
 def test_a_method_of_two_views_gets_the_picture_twice_and_forgets_nothing(tmp_path: Path, repository: Path):
-    project = Project(tmp_path, repository, stage="end_to_end")
+    project = Project(tmp_path, repository)
     method = project.method("lac")
     network = project.train(method, "lac", seed=4, head=EMBEDDING)
     index = sample(finished.TRAIN, 9, 123, "digits")
@@ -216,7 +216,7 @@ def test_a_method_of_two_views_gets_the_picture_twice_and_forgets_nothing(tmp_pa
     method.eval()
     assert method.state_dict()["queue_labels"].any()
     state = {name: value.clone() for name, value in method.state_dict().items()}
-    storage.write_torch(tmp_path / "runs/end_to_end/digits-lac-0/method.pt", state)
+    storage.write_torch(tmp_path / "runs/finetune/digits-lac-0/method.pt", state)
     landscape(tmp_path, "digits", "lac", 0)
     arrays, attrs, _, summary = project.result("lac")
     assert attrs["centre_loss"] == pytest.approx(project.loss(network, method, index), rel=1e-5)
@@ -249,7 +249,7 @@ def test_weights_that_are_not_those_of_the_logits_are_an_error(tmp_path: Path, r
 def test_an_overflowing_loss_is_null_in_the_metrics(tmp_path: Path, repository: Path):
     project = Project(tmp_path, repository)
     project.params = config.load(tmp_path / "params.yaml")
-    settings = {"default": SETTINGS | {"stage": "finetune", "radius": 1e30}}
+    settings = {"default": SETTINGS | {"radius": 1e30}}
     finished.write_params(tmp_path, repository, variants=finished.no_variants(), landscape=settings)
     project.train(project.method("an"), "an", seed=7)
     landscape(tmp_path, "digits", "an", 0)

