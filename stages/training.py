@@ -121,17 +121,15 @@ def execute(
     values = [run.settings.model_dump(), run.own, known.expected_positives, run.seed, run.stage]
     print_ = fingerprint(values, [*reads, *also, *code])
 
-    trained: dict[float, tuple[Network, base.Method]] = {}
     checkpoints: list[Checkpoint] = []
 
-    def fit(rate: float, epochs: int | None) -> History:
+    def fit(rate: float, epochs: int | None) -> tuple[History, Network, base.Method]:
         network, method = _fresh(run, make), base.build(run.method, run.own, known)
         if inherited:
             method.inherit(storage.read_torch(inherited))
         name = f"{run.stage}-{run.key}-{print_}-{rate:g}-{epochs}.pt"
         checkpoints.append(Checkpoint(scratch(run.root) / name))
-        trained[rate] = network, method
-        return train(
+        history = train(
             network,
             method,
             splits["train"],
@@ -146,9 +144,11 @@ def execute(
             epochs=epochs,
             checkpoint=checkpoints[-1],
         )
+        return history, network, method
 
-    rate, history, trials = search.choose(run.settings, fit, lambda found: (found.best, found.epoch))
-    network, method = trained[rate]
+    rate, (history, network, method), trials = search.choose(
+        run.settings, fit, lambda found: (found[0].best, found[0].epoch)
+    )
     network.load_state_dict(history.state)
     method.load_state_dict(history.method)
     logits = {split: predict(network, splits[split], run.settings.batch_size * 8, device) for split in at}

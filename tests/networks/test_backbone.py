@@ -3,7 +3,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import huggingface_hub.constants
 import numpy as np
 import pytest
 import timm
@@ -157,8 +156,8 @@ def test_a_file_that_does_not_fit_is_named_with_its_first_fault(tmp_path: Path, 
 
 # ---------------------------------------------------------------------------------------------- what is not there
 def test_a_hub_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)  # else it tries for a minute
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # else it tries for a minute
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     with pytest.raises(ConfigError, match="(?s)backbone.weights: the hub did not give 'resnet18'.*use `weights: file`"):
         backbone.pretrained("resnet18", "hub", None)
