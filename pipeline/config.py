@@ -161,7 +161,7 @@ class Training(Strict):
     learning_rate: Positive | Literal["grid"]
     search: Search
     head_factor: Positive
-    """Learning rate of everything but the backbone, as a multiple: 1 (Cole, Zhou) or 10 (LL, GR)."""
+    """Learning rate of the head as a multiple of the backbone's: 1 (Cole, Zhou) or 10 (LL, GR)."""
     schedule: Literal["constant", "onecycle"]
     warmup: Annotated[float, Field(ge=0, lt=1)]
     """OneCycle's rising part, as a fraction of all steps."""
@@ -174,7 +174,8 @@ class Training(Strict):
     compete on val. null: none."""
     early_stop: EarlyStop
     select: Literal["clean", "observed", "last"]
-    """Epoch choice: val mAP by full labels (the papers), by observed labels, or the last epoch."""
+    """Epoch choice: val mAP by full labels (the papers), by observed labels, or the last epoch, whose raw weights are
+    taken, since choosing the averaged ones would need a score."""
     flip: bool
     """Left-right flip with probability 0.5 in the weak view."""
     strong: StrongView | None

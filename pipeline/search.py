@@ -1,5 +1,6 @@
 """Choice of the learning rate on validation, as in the papers' grids; every trial stays on record."""
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -49,4 +50,5 @@ def _grid(
 
 
 def _row(rate: float, score: float, epoch: int, chosen: bool) -> dict[str, Any]:
-    return {"learning_rate": rate, "epoch": epoch, "val_map": score, "chosen": int(chosen)}
+    shown = score if math.isfinite(score) else None  # a trial that diverged has none
+    return {"learning_rate": rate, "epoch": epoch, "val_map": shown, "chosen": int(chosen)}

@@ -258,7 +258,7 @@ def train(
         winner: nn.Module = network
         if average:
             row["score_average"] = score(logits(average.network, validation, "averaged validation"))
-            if row["score_average"] > value:
+            if row["score_average"] > value and settings.select != "last":
                 value, winner = row["score_average"], average.network
         history.rows.append(row)
         if value > history.best or settings.select == "last":

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from tqdm import tqdm
 
 from pipeline import config, evaluate, images, search, seeds, storage
 from pipeline.checkpoint import Checkpoint, fingerprint, scratch
@@ -17,7 +18,7 @@ from pipeline.methods import base
 from pipeline.metrics import mean_average_precision
 from pipeline.networks.network import Network
 from pipeline.table import Table, read_table
-from pipeline.train import History, train
+from pipeline.train import History, TrainingError, train
 from stages import entry
 from stages.problem import problem
 
@@ -100,6 +101,7 @@ def execute(
 
     Raises:
         StorageError: The observed labels are not those of the table.
+        TrainingError: A loss is not finite, at every rate where a grid is searched.
     """
     device = entry.device()
     kind = base.load(run.method)
@@ -129,26 +131,34 @@ def execute(
             method.inherit(storage.read_torch(inherited))
         name = f"{run.stage}-{run.key}-{print_}-{rate:g}-{epochs}.pt"
         checkpoints.append(Checkpoint(scratch(run.root) / name))
-        history = train(
-            network,
-            method,
-            splits["train"],
-            torch.from_numpy(labels),
-            splits["val"],
-            score,
-            run.settings,
-            lr=rate,
-            seed=run.seed,
-            device=device,
-            name=f"{run.stage} {run.key} lr {rate:g}",
-            epochs=epochs,
-            checkpoint=checkpoints[-1],
-        )
+        try:
+            history = train(
+                network,
+                method,
+                splits["train"],
+                torch.from_numpy(labels),
+                splits["val"],
+                score,
+                run.settings,
+                lr=rate,
+                seed=run.seed,
+                device=device,
+                name=f"{run.stage} {run.key} lr {rate:g}",
+                epochs=epochs,
+                checkpoint=checkpoints[-1],
+            )
+        except TrainingError as error:
+            if run.settings.learning_rate != "grid":
+                raise
+            tqdm.write(f"{error}; the search goes on without this rate")
+            history = History()  # no epoch, and a score below any other
         return history, network, method
 
     rate, (history, network, method), trials = search.choose(
         run.settings, fit, lambda found: (found[0].best, found[0].epoch)
     )
+    if not history.epoch:
+        raise TrainingError(f"{run.stage} {run.key}: training diverged at every rate of search.values")
     network.load_state_dict(history.state)
     method.load_state_dict(history.method)
     logits = {split: predict(network, splits[split], run.settings.batch_size * 8, device) for split in at}
@@ -292,7 +302,10 @@ def _summary(
     test, val = metrics["test"], metrics["val"]
     shown = {split: "none" if part["map"] is None else f"{part['map']:.2f}" for split, part in metrics.items()
              if isinstance(part, dict)}  # fmt: skip
-    tried = ", ".join(f"{row['learning_rate']:g}: {row['val_map']:.2f}" for row in trials)
+    tried = ", ".join(
+        f"{row['learning_rate']:g}: {'diverged' if row['val_map'] is None else format(row['val_map'], '.2f')}"
+        for row in trials
+    )
     return [
         f"Method `{run.method}` on `{run.dataset}`, seed {run.seed}: {counts['train']} training images, "
         f"{counts['val']} validation, {counts['test']} test, {len(run.table.classes)} classes.",

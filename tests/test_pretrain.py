@@ -48,8 +48,17 @@ def test_it_sees_whole_batches_and_other_pictures_than_it_is_checked_on(monkeypa
         sizes.append(len(images) if self.training else -len(images))
         return forward(self, images)
 
+    rates: list[float] = []
+    step = torch.optim.Adam.step
+
+    def noted(self: torch.optim.Adam, *arguments: Any) -> Any:
+        rates.append(self.param_groups[0]["lr"])
+        return step(self, *arguments)
+
     monkeypatch.setattr(digits, "single", seen)
     monkeypatch.setattr(SmallBackbone, "forward", counted)
+    monkeypatch.setattr(torch.optim.Adam, "step", noted)
     pretrain.pretrain(settings(), CPU)
     assert drawn == [(70, 24, 0, "train"), (70, 24, 0, "check")]
     assert sizes == [20] * 3 * 2 + [-70]
+    np.testing.assert_allclose(rates, 1e-2 * (1 + np.cos(np.pi * np.arange(6) / 6)) / 2)

@@ -13,6 +13,7 @@ from sklearn.metrics import average_precision_score
 from pipeline import inputs, storage
 from pipeline.checkpoint import Checkpoint
 from pipeline.config import ConfigError
+from pipeline.methods import base
 from pipeline.networks.network import restore
 from pipeline.storage import StorageError
 from pipeline.table import Table, write_table
@@ -296,18 +297,23 @@ def states(project: Project, stage: str, key: str) -> dict[str, torch.Tensor]:
     return storage.read_torch(project.folder(stage, key) / "weights.pt")["state"]
 
 
-def test_finetune_starts_from_backbone_and_head(project: Project) -> None:
+def test_finetune_starts_from_backbone_and_head(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    inherited: list[dict[str, torch.Tensor]] = []
+    monkeypatch.setattr(base.Method, "inherit", lambda self, state: inherited.append(state))
     with torch.no_grad():  # features of the stored backbone, so that the head fits it
         source = tiny.network(on_images=True).eval().backbone
         assert source is not None
         pixels = inputs.ImageInputs(tiny.pixels(36), np.arange(36), tiny.MEAN, tiny.STD)
         project.put(project.cache, features=source.pool(source(pixels.plain(np.arange(36)))).numpy())
     linear_init(project.root, "digits", "an", 0)
+    assert inherited == []
+    head = project.folder("linear_init", "digits-an-0")
     project.set("finetune", learning_rate=1e-30, batch_norm="frozen", epochs=1)
     finetune(project.root, "digits", "an", 0)
-    head, whole = states(project, "linear_init", "digits-an-0"), states(project, "finetune", "digits-an-0")
+    assert [state["clock"].tolist() for state in inherited] == [[storage.read_json(head / "metrics.json")["epoch"], 2]]
+    first, whole = states(project, "linear_init", "digits-an-0"), states(project, "finetune", "digits-an-0")
     backbone = storage.read_torch(project.backbone)["state"]
-    expected = head | {f"backbone.{name}": value for name, value in backbone.items()}
+    expected = first | {f"backbone.{name}": value for name, value in backbone.items()}
     assert expected.keys() == whole.keys()
     assert all(torch.equal(value, expected[name]) for name, value in whole.items())
     logits = [arrays(project.folder(stage, "digits-an-0") / "logits.h5")[0] for stage in ("linear_init", "finetune")]
@@ -503,12 +509,6 @@ FAULTS: dict[str, tuple[str, Callable[[Project], Any], type[Exception], str]] = 
         ConfigError,
         "freeze: the backbone has no module 'layer1'",
     ),
-    "too many logits": (
-        "an",
-        lambda p: p.set("linear_init", epochs=10**7),
-        ConfigError,
-        "linear_init.keep_epoch_logits: 10000000 epochs of 20 x 3 logits are 2.4 GB",
-    ),
     "rows": (
         "an",
         lambda p: p.put(p.cache, features=p.features[:-1]),
@@ -559,6 +559,15 @@ def test_bad_input_is_named_and_earlier_outputs_stay(project: Project, fault: st
     with pytest.raises(error, match=message):
         linear_init(project.root, "digits", method, 0)
     assert project.bytes("linear_init", f"digits-{method}-0") == before
+
+
+def test_more_logits_than_a_run_may_keep(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "BUDGET", 2 * finished.TRAIN * 3 - 1)
+    with pytest.raises(ConfigError, match="linear_init.keep_epoch_logits: 2 epochs of 20 x 3 logits.*false for digits"):
+        linear_init(project.root, "digits", "an", 0)
+    project.set("linear_init", keep_epoch_logits=False)
+    linear_init(project.root, "digits", "an", 0)
+    assert "epochs_train" not in arrays(project.folder("linear_init", "digits-an-0") / "logits.h5")[0]
 
 
 def test_finetune_without_what_it_starts_from(project: Project) -> None:
