@@ -9,8 +9,8 @@ from torch import Tensor
 class Outputs:
     """What the network answered for one batch; every view went through the same forward pass.
 
-    The first axis is the view, in the order of the method's ``views``. A field is None unless the method's ``needs``
-    names it; ``logits`` is always there.
+    The first axis is the view, in the order of the method's ``views``. ``logits`` is always there; another field may be
+    None unless the method's ``needs`` names it.
     """
 
     logits: Tensor

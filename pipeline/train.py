@@ -39,7 +39,7 @@ class History:
     state: dict[str, Tensor] = field(default_factory=dict)
     """Network state at the chosen epoch."""
     method: dict[str, Tensor] = field(default_factory=dict)
-    """Method state at the end of the chosen epoch."""
+    """Method state that the chosen epoch was trained by: before that epoch's `Method.end_epoch`."""
     rows: list[dict[str, Any]] = field(default_factory=list)
     """One row an epoch."""
     val: list[Tensor] = field(default_factory=list)
@@ -47,11 +47,11 @@ class History:
     train: list[Tensor] = field(default_factory=list)
     """(N, C) eval-mode logits of each epoch, where they are kept."""
     pseudo: list[Tensor] = field(default_factory=list)
-    """(N, C) int8 pseudo-labels in force after each epoch, where the method has any and logits are kept."""
+    """(N, C) int8 pseudo-labels that each epoch was trained by, where the method has any and logits are kept."""
 
 
 class MovingAverage:
-    """Exponential moving average of a network's weights; running statistics and counters are copied.
+    """Exponential moving average of a network's whole state, as in LAC's code; counters are copied.
 
     Args:
         network: The network to follow.
@@ -70,7 +70,10 @@ class MovingAverage:
         for mean, value in zip(self.network.parameters(), network.parameters(), strict=True):
             mean.lerp_(value, 1 - decay)
         for mean, value in zip(self.network.buffers(), network.buffers(), strict=True):
-            mean.copy_(value)
+            if value.is_floating_point():  # running statistics belong to the weights that they were taken under
+                mean.lerp_(value, 1 - decay)
+            else:
+                mean.copy_(value)
 
 
 def optimiser(network: Network, method: Method, settings: Training, lr: float) -> torch.optim.Optimizer:
@@ -213,11 +216,9 @@ def train(
         if scores and stop_early(settings.early_stop.rule, settings.early_stop.amount, scores):
             break  # asked here, not after an epoch, so that a resumed run that had stopped stays so
         seeds.fix_torch(seed, "epoch", epoch)
+        rate = optimizer.param_groups[0]["lr"]  # of the epoch's first step
         method.begin_epoch(epoch, total)
         network.train()
-        if settings.batch_norm == "frozen":
-            for module in network.batch_norms():
-                module.eval()
         cut = epoch_batches(len(images), settings, seed, epoch)
         sums: dict[str, float] = {}
         for index in tqdm(cut, f"{name} epoch {epoch}/{total}", leave=False, disable=None):
@@ -240,17 +241,18 @@ def train(
 
         seen = sum(map(len, cut))
         terms = {key: value / seen for key, value in sums.items()}
-        row = {"epoch": epoch, "learning_rate": optimizer.param_groups[-1]["lr"], "loss": sum(terms.values()), **terms}
+        row = {"epoch": epoch, "learning_rate": rate, "loss": sum(terms.values()), **terms}
         train_logits = None
         if settings.keep_epoch_logits or "epoch_logits" in method.needs:
             train_logits = torch.from_numpy(logits(network, images, "training"))
-            if "epoch_logits" in method.needs:
-                method.end_epoch(train_logits.to(device), observed)
         if settings.keep_epoch_logits and train_logits is not None:
             history.train.append(train_logits)
             labels = method.pseudo_labels(train_logits.to(device), observed, torch.arange(len(images), device=device))
             if labels is not None:
                 history.pseudo.append(labels.cpu())
+        trained_by = cpu_state(method)  # before it looks at the epoch's end: what it decides then trains the next one
+        if "epoch_logits" in method.needs and train_logits is not None:
+            method.end_epoch(train_logits.to(device), observed)
 
         val_logits = logits(network, validation, "validation")
         history.val.append(torch.from_numpy(val_logits))
@@ -260,10 +262,11 @@ def train(
             row["score_average"] = score(logits(average.network, validation, "averaged validation"))
             if row["score_average"] > value and settings.select != "last":
                 value, winner = row["score_average"], average.network
+        row["weights"] = "raw" if winner is network else "average"
         history.rows.append(row)
         if value > history.best or settings.select == "last":
             history.epoch, history.best = epoch, value
-            history.state, history.method = cpu_state(winner), cpu_state(method)
+            history.state, history.method = cpu_state(winner), trained_by
         tqdm.write(f"{name}  epoch {epoch}/{total}  loss {row['loss']:.4f}  val {value:.2f}")
         if checkpoint:
             checkpoint.save(

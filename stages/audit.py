@@ -109,8 +109,11 @@ def _audit_run(
             changes = {name: entries[name] for name in ("dropped", "flipped")} if kind == "newly_added" else {}
             rows["rounds"].append(place | {"kind": kind} | counts | changes)
 
+    stated = (known == 0) & scored & (weight != 0)
+    left_out = {"belief": int(((known == 0) & scored & (weight == 0)).sum()), "probability": 0}
     curves = {
-        "belief": ("train", calibration.curve(belief, truth, (known == 0) & scored, bins=bins, weight=weight)),
+        # a cell of weight 0 is one about which the method says nothing: its belief is no claim
+        "belief": ("train", calibration.curve(belief, truth, stated, bins=bins, weight=weight)),
         "probability": ("val", _val_curve(logits, table, observed["single"], bins)),
     }
     summaries = {}
@@ -119,8 +122,9 @@ def _audit_run(
         summaries[quantity] = {
             "split": split,
             "cells": cells,
+            "cells_of_weight_0": left_out[quantity],
             "error": calibration.error(bars),
-            "reason": None if cells else f"no unknown cell in {split} under the labels that are given",
+            "reason": None if cells else f"no unknown cell of a weight in {split} under the labels that are given",
         }
         rows["calibration"] += [{"quantity": quantity, "split": split, **bar} for bar in bars if bar["cells"]]
     run = {
@@ -171,7 +175,7 @@ def _summary(record: dict[str, Any], table: Table) -> list[str]:
         lines.append(f"Left out: {left_out} cells of the whole table whose truth is not known (`scored` is False).")
     lines += [
         "",
-        "## Pseudo-labels in force after the chosen epoch (percent)",
+        "## Pseudo-labels that the chosen epoch was trained by (percent)",
         "",
         "| stage | run | epoch | coverage | negatives right | base rate | positives right | hidden positives found |"
         " hidden positives called negative |",
@@ -200,7 +204,7 @@ def _summary(record: dict[str, Any], table: Table) -> list[str]:
         "",
         "## Files",
         "",
-        "- `rounds.tsv`: one row for each run, round and kind. `cumulative` counts all labels in force after the round,"
+        "- `rounds.tsv`: one row for each run, round and kind. `cumulative` counts all labels in force in the round,"
         " `newly_added` those that the round before did not give the same way; `dropped` and `flipped` count cells that"
         " lost their label or changed its sign. `selected` marks the last round up to the chosen epoch.",
         "- `per_class.tsv`: the selected round by class. Fractions are in [0, 1]; an empty field had no denominator.",

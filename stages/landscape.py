@@ -1,7 +1,7 @@
 """Take the loss landscape around one trained network: ``python -m stages.landscape DATASET METHOD SEED``.
 
 Reads images, labels and {weights.pt, method.pt, logits.h5} of runs/<stage>/<dataset>-<method>-<seed>/, where
-params.yaml names the stage; writes analyses/landscape/<dataset>-<method>-<seed>/. The loss is the method's own, with
+<stage> is finetune; writes analyses/landscape/<dataset>-<method>-<seed>/. The loss is the method's own, with
 the state that the run left in method.pt: labels that it stored enter. The images are one fixed sample of the training
 split, without augmentation, in row order, the same for all methods; so are the Gaussian draws of the directions. A
 method of several views gets the same picture as every view.
@@ -25,8 +25,8 @@ from pipeline.table import Table, read_table
 from stages import entry
 from stages.problem import problem
 
-# The stored logits may come from another batch size, device or precision; another picture or weight is far outside.
 STAGE = "finetune"  # whose networks are looked at; dvc.yaml depends on its runs
+# The stored logits may come from another batch size, device or precision; another picture or weight is far outside.
 STORED_TOLERANCE = 0.02
 
 

@@ -229,13 +229,15 @@ def _store(
             if kept:
                 storage.put(file, name, torch.stack(kept).numpy(), axes="epoch, image, class", units="logit")
         file.attrs["epoch"] = history.epoch
+        file.attrs["weights"] = history.rows[history.epoch - 1]["weights"]  # of train, val, test; epochs_* are raw
         file.attrs["classes"] = json.dumps(run.table.classes, ensure_ascii=False)
         file.attrs["run"] = f"{run.stage}/{run.key}"
     _store_labels(folder / "labels.h5", method, history, logits["train"], labels)
     storage.write_tsv(folder / "epochs.tsv", _epoch_rows(run, history))
     storage.write_tsv(folder / "search.tsv", trials)
     storage.write_tsv(folder / "per_class.tsv", per_class)
-    metrics = {"epoch": history.epoch, "epochs": len(history.rows), "learning_rate": rate, **found}
+    weights = history.rows[history.epoch - 1]["weights"]
+    metrics = {"epoch": history.epoch, "epochs": len(history.rows), "learning_rate": rate, "weights": weights, **found}
     storage.write_json(folder / "metrics.json", metrics)
     storage.write_json(
         folder / "provenance.json",
@@ -254,17 +256,19 @@ def _store(
 
 
 def _store_labels(path: Path, method: base.Method, history: History, logits: np.ndarray, labels: np.ndarray) -> None:
-    """Store what the method believes of every training cell, and the pseudo-labels of each round."""
+    """Store what the method believes of every training cell, and the pseudo-labels that each epoch was trained by."""
     device = next(method.buffers()).device
     values, observed = torch.from_numpy(logits).to(device), torch.from_numpy(labels).to(device)
     index = torch.arange(len(labels), device=device)
     with torch.no_grad():
         cells = method.cells(values, observed, index)
-        now = method.pseudo_labels(values, observed, index)
-    rounds = torch.stack(history.pseudo).numpy() if history.pseudo else None
-    epochs = np.arange(1, len(history.pseudo) + 1)
-    if rounds is None and now is not None:
-        rounds, epochs = now.cpu().numpy()[None], np.array([history.epoch])
+        chosen = method.pseudo_labels(values, observed, index)
+    rounds, epochs = None, np.zeros(0)
+    if chosen is not None and history.pseudo:
+        rounds, epochs = torch.stack(history.pseudo).numpy(), np.arange(1, len(history.pseudo) + 1)
+        rounds[history.epoch - 1] = chosen.cpu().numpy()  # of the chosen weights, where those are the averaged ones
+    elif chosen is not None:
+        rounds, epochs = chosen.cpu().numpy()[None], np.array([history.epoch])
     with storage.create_hdf5(path) as file:
         file.attrs["labels"] = method.labels
         for name, cell in (("belief", cells.belief), ("weight", cells.weight)):
@@ -315,11 +319,11 @@ def _summary(
         f"| val | {shown['val']} | {val['map_absent_zero']:.2f} | {val['classes_present']} |",
         f"| test | {shown['test']} | {test['map_absent_zero']:.2f} | {test['classes_present']} |",
         "",
-        f"Epoch {history.epoch} of {len(history.rows)} was chosen ({run.settings.select} labels); learning rate "
-        f"{rate:g} (val mAP by rate: {tried}).",
+        f"Epoch {history.epoch} of {len(history.rows)} was chosen ({run.settings.select} labels), with its "
+        f"{metrics['weights']} weights; learning rate {rate:g} (val mAP by rate: {tried}).",
         "",
         "- `logits.h5`: logits of train, val and test at the chosen epoch; `epochs_val`, `epochs_train` by epoch",
-        "- `labels.h5`: belief and weight of every training cell; pseudo-labels in force after each round",
+        "- `labels.h5`: belief and weight of every training cell; pseudo-labels that each epoch was trained by",
         "- `epochs.tsv`, `search.tsv`, `per_class.tsv`, `metrics.json`: tables and scores; mAP in percent, "
         "AP in [0, 1]",
         "- `weights.pt`, `method.pt`: network and method state; `provenance.json`: inputs, settings, versions",

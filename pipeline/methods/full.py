@@ -25,18 +25,18 @@ class Settings(Strict):
 
 
 class Full(Method):
-    """Binary cross-entropy; what is not labelled present is absent, be it coded 0 or -1."""
+    """Binary cross-entropy on what is known; a cell whose truth nobody knows (coded 0) is left out."""
 
     Settings = Settings
     labels = "all"
 
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
-        """Return belief 0, weight 1 and smoothed log losses; arguments as in `Method.cells`."""
+        """Return smoothed log losses, and weight 0 for cells that are not known; arguments as in `Method.cells`."""
         s = self.settings.smoothing
         present, absent = log_present(logits), log_absent(logits)
         return Cells(
             belief=torch.zeros_like(logits),
-            weight=torch.ones_like(logits),
+            weight=torch.zeros_like(logits),
             l1=(1 - s) * present + s * absent,
             l2=(1 - s) * present + s * absent,
             l3=(1 - s) * absent + s * present,

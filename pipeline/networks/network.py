@@ -1,10 +1,11 @@
 """A backbone under a head, described so that a weights file is enough to rebuild it."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from pipeline import storage
 from pipeline.config import ConfigError
@@ -23,6 +24,7 @@ class Network(nn.Module):
 
     def __init__(self, architecture: dict[str, Any]) -> None:
         super().__init__()
+        self._still: list[nn.Module] = []
         self.architecture = architecture
         description = architecture["backbone"]
         self.backbone = backbones.build(description) if description else None
@@ -59,7 +61,7 @@ class Network(nn.Module):
         return frozenset({"embeddings"}) if isinstance(self.head, LabelEmbeddingHead) else frozenset()
 
     def freeze(self, prefixes: list[str], batch_norm: bool) -> None:
-        """Take backbone modules, and batch norm's affine parameters, out of training.
+        """Take backbone modules, and batch norm, out of training: weights and running statistics stay as they are.
 
         Args:
             prefixes: Name prefixes of backbone parameters.
@@ -68,24 +70,35 @@ class Network(nn.Module):
         Raises:
             ConfigError: A prefix names nothing.
         """
+        still = self.batch_norms() if batch_norm else []
         for prefix in prefixes:
-            found = [
-                parameter
-                for name, parameter in (self.backbone.named_parameters() if self.backbone else ())
-                if name == prefix or name.removeprefix("model.").startswith(f"{prefix}.")
-            ]
+            named = self.backbone.named_modules() if self.backbone else ()
+            found = [module for name, module in named if name and prefix in (name, name.removeprefix("model."))]
             if not found:
                 raise ConfigError(f"freeze: the backbone has no module {prefix!r}")
-            for parameter in found:
-                parameter.requires_grad_(False)
-        if batch_norm:
-            for module in self.batch_norms():
-                for parameter in module.parameters():
-                    parameter.requires_grad_(False)
+            still += found
+        for module in still:
+            module.requires_grad_(False)
+        self._still = [each for module in still for each in module.modules() if isinstance(each, _BatchNorm)]
+        self.train(self.training)
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode, frozen batch norm staying in eval mode.
+
+        Args:
+            mode: Whether to train.
+
+        Returns:
+            The network.
+        """
+        super().train(mode)
+        for module in self._still:
+            module.eval()
+        return self
 
     def batch_norms(self) -> list[nn.Module]:
         """Return the batch norm modules."""
-        return [module for module in self.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+        return [module for module in self.modules() if isinstance(module, _BatchNorm)]
 
     def content(self) -> dict[str, Any]:
         """Return what ``weights.pt`` holds: description and state, on the CPU."""

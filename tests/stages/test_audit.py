@@ -171,8 +171,9 @@ def test_an_oracle_is_audited_on_what_it_was_not_told(result: dict[str, Any]):
     assert run["calibration"]["belief"] == {
         "split": "train",
         "cells": 0,
+        "cells_of_weight_0": 0,
         "error": None,
-        "reason": "no unknown cell in train under the labels that are given",
+        "reason": "no unknown cell of a weight in train under the labels that are given",
     }
     assert run["calibration"]["probability"]["cells"] == len(unknown_cells(result, "val"))
 

@@ -152,7 +152,8 @@ def test_a_run_stores_what_it_found(project: Project) -> None:
     metrics = storage.read_json(folder / "metrics.json")
     held, attrs = arrays(folder / "logits.h5")
     chosen = metrics["epoch"]
-    assert attrs["epoch"] == chosen and json.loads(attrs["classes"]) == list(table.classes)
+    assert attrs["epoch"] == chosen and attrs["weights"] == metrics["weights"] == "raw"
+    assert json.loads(attrs["classes"]) == list(table.classes)
 
     # the stored network gives the stored logits of the chosen epoch
     network = restore(folder / "weights.pt")
@@ -181,6 +182,7 @@ def test_a_run_stores_what_it_found(project: Project) -> None:
         found = reference_map(table.truth[rows["val"]], held["epochs_val"][epoch], table.scored[rows["val"]])
         means.append(100 * np.mean([value for value in found if value is not None]))
         assert float(epochs[epoch]["val_map"]) == pytest.approx(means[-1])
+        assert epochs[epoch]["weights"] == "raw"
     assert [row["selected"] for row in epochs] == ["1" if epoch == chosen else "0" for epoch in range(1, 5)]
     assert chosen == int(np.argmax(means)) + 1 and metrics["epochs"] == 4
 
@@ -192,7 +194,7 @@ def test_a_run_stores_what_it_found(project: Project) -> None:
     assert metrics["learning_rate"] == float(best["learning_rate"])
     assert metrics["val"]["map"] == pytest.approx(float(best["val_map"]))
 
-    # what the method believes, at the chosen epoch; its pseudo-labels after each
+    # what the method believed during the chosen epoch; the pseudo-labels that each was trained by
     labels, _ = arrays(folder / "labels.h5")
     method = storage.read_torch(folder / "method.pt")
     since, soft = method["since"].numpy(), method["soft"].numpy()
