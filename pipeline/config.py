@@ -6,6 +6,7 @@ block a dataset. YAML 1.2 through ruamel.yaml, because PyYAML would read ``1e-5`
 """
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -13,6 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from ruamel.yaml import YAML, YAMLError
 
 TRAINING_STAGES = ("linear_init", "finetune", "end_to_end", "lac")
+BY_DATASET = ("prepare", "backbone")
+"""Sections without ``default``: DVC tracks the dataset's block alone."""
+BENCHMARKS = ("voc", "coco", "nus", "cub")
+"""Datasets of the papers: a method may hold published settings for one that ``prepare`` does not hold yet."""
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
@@ -116,6 +121,12 @@ class LabelEmbeddingHead(Strict):
     embedding: Count
     """Width E of the contrastive embedding."""
 
+    @model_validator(mode="after")
+    def _can_be_built(self) -> Self:
+        if self.dim is not None and (self.dim % 4 or self.dim % self.heads):
+            raise ValueError(f"dim: {self.dim} must be a multiple of 4 and of heads ({self.heads})")
+        return self
+
 
 class StrongView(Strict):
     """Augmentation of the strong view (LAC's code): cutout, RandAugment, colour jitter, greyscale."""
@@ -137,6 +148,12 @@ class Search(Strict):
     values: Annotated[list[Positive], Field(min_length=1)]
     epochs: Count | None
     """Epochs of a trial; null: as the run, and then the best trial is the run."""
+
+    @model_validator(mode="after")
+    def _values_once(self) -> Self:
+        if len(set(self.values)) != len(self.values):
+            raise ValueError(f"values names a learning rate twice: {self.values}")
+        return self
 
 
 class EarlyStop(Strict):
@@ -433,6 +450,40 @@ def _validated(adapter: TypeAdapter, block: dict[str, Any], prefix: str) -> Any:
         raise ConfigError(explain(error, prefix)) from error
 
 
+def _misplaced(params: Params) -> list[str]:
+    """Return one line for each key of a section that is no dataset's, and for each ``default`` that has no effect."""
+    faults = [
+        f"{stage}.default: DVC would not notice its edits; give each dataset its full block {stage}.<dataset>"
+        for stage in BY_DATASET
+        if "default" in getattr(params, stage)
+    ]
+    datasets = [name for name in params.prepare if name != "default"]
+    sections: dict[str, Iterable[str]] = {stage: getattr(params, stage) for stage in _SECTIONS if stage != "prepare"}
+    sections["expected_positives"] = params.expected_positives
+    sections |= {f"methods.{name}": section for name, section in params.methods.items()}
+    for section, keys in sections.items():
+        known = [*datasets, *(BENCHMARKS if section.startswith("methods.") else ())]
+        free = () if section == "expected_positives" else ("default",)
+        faults += [
+            f"{section}.{key}: no dataset of that name; `prepare` holds {', '.join(datasets) or 'none'}"
+            for key in keys
+            if key not in known and key not in free
+        ]
+    return faults
+
+
+def _unequal_seeds(params: Params, stage: str) -> list[str]:
+    """Return one line for each variant that changes other values than its namesake at another seed."""
+    first: dict[tuple[str, str, str], tuple[str, Variant]] = {}
+    faults = []
+    for key, variant in getattr(params.variants, stage).items():
+        what = key.removeprefix(f"{variant.dataset}-{variant.method}-{variant.seed}-")
+        other, found = first.setdefault((variant.dataset, variant.method, what), (key, variant))
+        if variant.set != found.set:
+            faults.append(f"variants.{stage}.{key}.set: differs from {other}'s, with which it is pooled as a seed")
+    return faults
+
+
 def parse(content: Any, name: str = "params.yaml") -> Params:
     """Check the content of a params file.
 
@@ -450,10 +501,11 @@ def parse(content: Any, name: str = "params.yaml") -> Params:
         params = Params.model_validate(content)
     except ValidationError as error:
         raise ConfigError(explain(error, name)) from error
-    faults = []
+    faults = _misplaced(params)
     for stage in _SECTIONS:
         section = getattr(params, stage)
-        for dataset in [*section, *(name for name in params.grid.datasets if name not in section)]:
+        blocks = [key for key in section if key != "default" or stage not in BY_DATASET]
+        for dataset in [*blocks, *(name for name in params.grid.datasets if name not in section)]:
             try:
                 params.settings(stage, dataset)
             except ConfigError as error:
@@ -466,6 +518,7 @@ def parse(content: Any, name: str = "params.yaml") -> Params:
                 faults.append(str(error))
             if not re.fullmatch(rf"{variant.dataset}-{variant.method}-{variant.seed}-[a-z0-9_]+", key):
                 faults.append(f"variants.{stage}.{key}: the key must be <dataset>-<method>-<seed>-<what>")
+        faults += _unequal_seeds(params, stage)
     if faults:
         raise ConfigError("\n".join(dict.fromkeys(faults)))
     return params

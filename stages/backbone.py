@@ -33,7 +33,9 @@ def backbone(root: Path, dataset: str) -> None:
             "mean": settings.mean or usual[0],
             "std": settings.std or usual[1],
         }
-        facts = {"origin": f"timm {settings.model}, weights from {settings.file or settings.weights}"}
+        facts = {"origin": f"timm {settings.model}, weights from {Path(file).name if file else settings.weights}"}
+        if file:
+            facts["file_sha256"] = storage.sha256(file)
     state = module.state_dict()
     facts |= {
         "parameters": sum(each.numel() for each in module.parameters()),

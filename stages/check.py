@@ -1,14 +1,16 @@
 """Preflight: ``python -m stages.check`` finds, in seconds and without torch, what would fail after hours.
 
 It checks the schema of params.yaml, that every method and source of the grid exists and accepts its settings, that each
-stage gives each method what it reads, that raw data is there, and that every dep of every resolved DVC stage is an out
-of another stage or a file at hand: DVC itself would train for hours before it met a missing head, or be content with
-one that a removed run left behind. All problems are listed at once, each with its key. Folders of removed runs are
+stage gives each method what it reads, that raw data can be read and is what the outputs at hand were made of, and that
+every dep of every resolved DVC stage is an out of another stage or a file at hand: DVC itself would train for hours
+before it met a missing head, or be content with one that a removed run left behind; and it deletes a stage's outputs
+before the stage can refuse its input. All problems are listed at once, each with its key. Folders of removed runs are
 named; ``--remove-leftovers`` deletes them.
 """
 
 import argparse
 import ast
+import importlib
 import re
 import shutil
 import sys
@@ -20,10 +22,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from pipeline import storage
 from pipeline.config import (
     NAME,
     TRAINING_STAGES,
     ConfigError,
+    DigitsBackbone,
     LabelEmbeddingHead,
     Params,
     Strict,
@@ -31,6 +35,7 @@ from pipeline.config import (
     explain,
     load,
 )
+from pipeline.table import SPLITS, SourceError
 
 RUN_FOLDERS = ("runs", "analyses")
 SETTINGS_MODULES = {"__future__", "collections", "math", "pathlib", "pipeline", "pydantic", "re", "typing"}
@@ -177,6 +182,7 @@ def data_problems(root: Path, params: Params) -> list[str]:
     problems = []
     for dataset in params.grid.datasets:
         key = f"prepare.{dataset}"
+        problems += _backbone_problems(root, params, dataset)
         block = params.settings("prepare", dataset)
         source = block.get("source")
         if not isinstance(source, str):
@@ -184,15 +190,85 @@ def data_problems(root: Path, params: Params) -> list[str]:
             continue
         try:
             _validate(_facts(root, "sources", source, f"{key}.source"), block, key)
+            sound = True
         except ConfigError as error:
             problems += str(error).splitlines()
+            sound = False
         raw = block.get("root")
-        if isinstance(raw, str) and not (root / raw).is_dir():
+        if isinstance(raw, str) and not (root / Path(raw).expanduser()).is_dir():
             problems.append(f"{key}.root: no folder {raw}; name it with `make repro PROFILE=... ROOT=folder`")
-        file = getattr(params.settings("backbone", dataset), "file", None)
-        if file is not None and not (root / file).is_file():
-            problems.append(f"backbone.{dataset}.file: no file {file}")
+        elif isinstance(raw, str) and sound:
+            problems += _raw_problems(root, params, dataset)
     return problems
+
+
+def _raw_problems(root: Path, params: Params, dataset: str) -> list[str]:
+    """Read the raw lists of a dataset as its prepare will, since DVC deletes the outputs of a stage before it runs.
+
+    Returns:
+        One line for each problem; no picture is opened.
+    """
+    key, block = f"prepare.{dataset}", params.settings("prepare", dataset)
+    name = block["source"]
+    source = importlib.import_module(f"pipeline.sources.{name}")
+    settings = source.Settings.model_validate(block)
+    try:
+        table = source.read(settings, root).table
+        now = source.fingerprint(settings, root)
+    except (SourceError, OSError) as error:
+        return [f"{key}: {line}" for line in str(error).splitlines()]
+    if empty := [name for name in SPLITS if not len(table.rows(name))]:
+        return [f"{key}: no image in {' and '.join(empty)}"]
+    then = _recorded(root / "data" / "prepare" / dataset / "report.json", "raw_sha256")
+    if then not in (None, now) and not _will_rerun(root, params, "prepare", dataset):
+        return [f"{key}: raw data of {dataset} changed since prepare ran: dvc repro -f prepare@{dataset}"]
+    return []
+
+
+def _backbone_problems(root: Path, params: Params, dataset: str) -> list[str]:
+    """Check the backbone's file, or the size of the pictures that it is pretrained on.
+
+    Returns:
+        One line for each problem.
+    """
+    key, settings = f"backbone.{dataset}", params.settings("backbone", dataset)
+    if isinstance(settings, DigitsBackbone):
+        size = params.settings("prepare", dataset).get("size")
+        return [f"{key}.size: {settings.size} is not prepare.{dataset}.size, {size}"] if settings.size != size else []
+    if settings.file is None:
+        return []
+    if not (root / settings.file).is_file():
+        return [f"{key}.file: no file {settings.file}"]
+    then = _recorded(root / "weights" / dataset / "provenance.json", "file_sha256")
+    if then in (None, storage.sha256(root / settings.file)) or _will_rerun(root, params, "backbone", dataset):
+        return []
+    return [f"{key}.file: {settings.file} changed since backbone ran: dvc repro -f backbone@{dataset}"]
+
+
+def _recorded(path: Path, key: str) -> Any:
+    """Return what an output at hand says under a key; None where there is no output, or one that cannot be read."""
+    try:
+        content = storage.read_json(path)
+    except storage.StorageError:  # DVC makes it anew, or names what is wrong with it
+        return None
+    return content.get(key) if isinstance(content, dict) else None
+
+
+def _will_rerun(root: Path, params: Params, stage: str, dataset: str) -> bool:
+    """Tell whether DVC runs a stage again anyway.
+
+    Returns:
+        Whether the stage's settings are not those of its last run; False where no run is on record.
+    """
+    from dvc.fs import LocalFileSystem
+    from dvc.utils.serialize import load_path  # reads as DVC will
+
+    if not (root / "dvc.lock").is_file():
+        return False
+    stages = (load_path(str(root / "dvc.lock"), LocalFileSystem()) or {}).get("stages") or {}
+    entry = stages.get(f"{stage}@{dataset}")
+    last = ((entry or {}).get("params") or {}).get("params.yaml") or {}
+    return last.get(f"{stage}.{dataset}") != getattr(params, stage)[dataset]
 
 
 def available(settings: Training) -> frozenset[str]:

@@ -43,6 +43,9 @@ def prepare(root: Path, dataset: str) -> None:
     except ValidationError as error:
         raise config.ConfigError(config.explain(error, f"prepare.{dataset}")) from error
 
+    raw = source.fingerprint(
+        settings, root
+    )  # before the lists are read: what changes meanwhile is told by the next check
     data = source.read(settings, root)
     empty = [name for name in SPLITS if not len(data.table.rows(name))]
     if empty:
@@ -51,7 +54,8 @@ def prepare(root: Path, dataset: str) -> None:
     folder = root / "data" / "prepare" / dataset
     packed = images.pack(data, settings.size, folder / "images.h5", source=settings.source, workers=_workers())
     write_table(folder / "table.h5", data.table)
-    report = {"dataset": dataset, "source": settings.source, "size": settings.size} | _report(data, packed)
+    report = {"dataset": dataset, "source": settings.source, "size": settings.size, "raw_sha256": raw}
+    report |= _report(data, packed)
     storage.write_json(folder / "report.json", report)
     storage.write_summary(folder / "summary.md", f"Dataset {dataset}", _summary(report, data.table))
 

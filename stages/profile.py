@@ -3,10 +3,12 @@
 profiles/default.yaml is complete. Every other profile holds what differs and is laid over it: mappings merge, lists
 and values are replaced, and an empty mapping ``{}`` empties the one below it (so that a profile can drop the variants).
 Comments and number formats of the default survive. ``--root`` names the folder of the dataset's raw data.
-params.yaml is left alone, with exit status 1, when it holds an edit that neither the last commit nor a profile has.
+params.yaml is left alone, with exit status 1, when it holds an edit that neither the last commit nor a profile has, and
+is not what this command wrote last.
 """
 
 import argparse
+import hashlib
 import io
 import subprocess
 import sys
@@ -20,6 +22,8 @@ from pipeline.storage import write_text
 
 PARAMS = "params.yaml"
 DEFAULT = "default"
+WRITTEN = Path(".pipeline") / "profile.sha256"
+"""Hash of the text that was last written, so that an edited profile may replace what it wrote before."""
 
 
 def _yaml() -> YAML:
@@ -127,17 +131,31 @@ def _committed(root: Path) -> str | None:
     return shown.stdout.decode()
 
 
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _is_as_written(root: Path, text: str) -> bool:
+    """Tell whether a params file was written here.
+
+    Returns:
+        Whether it is the last text that was written.
+    """
+    path = root / WRITTEN
+    return path.is_file() and path.read_text(encoding="utf-8").strip() == _hash(text)
+
+
 def is_kept_elsewhere(root: Path, text: str) -> bool:
-    """Tell whether a params file can be had again from the last commit or from a profile.
+    """Tell whether a params file was made from a profile, or can be had again from the last commit or a profile.
 
     Args:
         root: Project root.
         text: Content of the params file.
 
     Returns:
-        Whether nothing would be lost by overwriting it.
+        Whether no edit would be lost by overwriting it.
     """
-    if text == _committed(root):
+    if _is_as_written(root, text) or text == _committed(root):
         return True
     try:
         roots = {str(block["root"]) for block in _blocks_with_root(YAML(typ="safe", pure=True).load(text)).values()}
@@ -165,14 +183,12 @@ def apply(root: Path, name: str, raw: str | None = None, *, force: bool = False)
     Raises:
         ConfigError: The profile is not valid, the folder is absent, or edits would be lost. Nothing was changed.
     """
-    if raw is not None and not (root / raw).is_dir():
+    if raw is not None and not (root / Path(raw).expanduser()).is_dir():
         raise ConfigError(f"--root: {raw} is not a folder")
     text = compose(root, name, raw)
     path = root / PARAMS
     now = path.read_text(encoding="utf-8") if path.exists() else None
-    if now == text:
-        return
-    if now is not None and not is_kept_elsewhere(root, now):
+    if now != text and now is not None and not is_kept_elsewhere(root, now):
         if not force:
             raise ConfigError(
                 f"{PARAMS} holds edits that neither the last commit nor a profile has, and profile `{name}` would "
@@ -180,7 +196,9 @@ def apply(root: Path, name: str, raw: str | None = None, *, force: bool = False)
                 f"`python -m stages.profile {name} --force`, which copies them to {PARAMS}.bak first."
             )
         write_text(root / f"{PARAMS}.bak", now)
-    write_text(path, text)
+    if now != text:
+        write_text(path, text)
+    write_text(root / WRITTEN, f"{_hash(text)}\n")
 
 
 def main(argv: list[str] | None = None) -> int:

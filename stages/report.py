@@ -1,7 +1,7 @@
 """Render what the other stages left into one page: ``python -m stages.report``.
 
-Reads everything that params.yaml asks for; writes report/. ``--partial`` renders what exists and names the rest. No
-torch.
+Reads everything that params.yaml asks for; writes report/. ``--partial`` renders what exists and names the rest; it
+leaves summary.json, which Git keeps, and writes summary.partial.json. No torch.
 """
 
 from pathlib import Path
@@ -13,13 +13,13 @@ from stages import entry
 
 
 def report(root: Path, partial: bool = False) -> None:
-    """Write report/: the page, its figures and tables, and summary.json.
+    """Write report/: the page, its figures and tables, and summary.json (summary.partial.json of a partial page).
 
     Args:
         root: Project root.
         partial: Whether absent files are named in the page instead of refused.
     """
-    page.write(root, collect(root, config.load(root / "params.yaml"), partial))
+    page.write(root, collect(root, config.load(root / "params.yaml"), partial), partial)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from pipeline.table import Table, read_table
 from stages import entry
 
 SPLITS = ("train", "val")  # test has no simulated labels, so nothing there is "unannotated"
+_NO_CLASS = "no class has both hidden positives and true negatives"
 
 
 def wasserstein(root: Path, dataset: str, seed: int) -> None:
@@ -33,11 +34,15 @@ def wasserstein(root: Path, dataset: str, seed: int) -> None:
     planned = [(stage, *run) for stage in config.TRAINING_STAGES for run in params.keys(stage, dataset, seed)]
     runs: list[dict[str, Any]] = []
     epochs: list[dict[str, Any]] = []
+    class_epochs: list[dict[str, Any]] = []
     for stage, key, method, variant in tqdm(planned, desc="wasserstein", unit="run", disable=None):
         name = {"stage": stage, "key": key, "method": method}
-        run, rows = _measure(root / "runs" / stage / key / "logits.h5", table, single)
+        run, by_epoch = _measure(root / "runs" / stage / key / "logits.h5", table, single)
         runs.append(name | {"variant": variant} | run)
-        epochs += [name | row for row in rows]
+        for place, found in by_epoch:
+            epochs.append(name | place | {key: found[key] for key in ("pooled", "mean_over_defined")})
+            epochs[-1]["reason"] = found["pooled_reason"] or (None if found["defined"] else _NO_CLASS)
+            class_epochs += [name | place | row for row in _by_class(found, table.classes)]
     _compare(runs)
 
     record = {"dataset": dataset, "seed": seed, "classes": list(table.classes), "runs": runs}
@@ -51,14 +56,18 @@ def wasserstein(root: Path, dataset: str, seed: int) -> None:
     storage.write_tsv(
         folder / "epochs.tsv",
         epochs,
-        ["stage", "key", "method", "epoch", "selected", "split", "pooled", "mean_over_defined"],
+        ["stage", "key", "method", "epoch", "selected", "split", "pooled", "mean_over_defined", "reason"],
+    )
+    columns = ["stage", "key", "method", "epoch", "split", "class", "distance", "n_positive", "n_negative", "reason"]
+    storage.write_tsv(
+        folder / "class_epochs.tsv", [{name: row[name] for name in columns} for row in class_epochs], columns
     )
     title = f"Wasserstein separation of {dataset}, seed {seed}"
     storage.write_summary(folder / "summary.md", title, _summary(record, table))
 
 
-def _measure(path: Path, table: Table, single: np.ndarray) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return a run's entry of wasserstein.json and its rows of epochs.tsv.
+def _measure(path: Path, table: Table, single: np.ndarray) -> tuple[dict[str, Any], list[tuple[dict, dict]]]:
+    """Return a run's entry of wasserstein.json, and (``epoch``, ``selected``, ``split``; separation) of kept epochs.
 
     Raises:
         StorageError: The run's logits do not fit the table.
@@ -80,8 +89,7 @@ def _measure(path: Path, table: Table, single: np.ndarray) -> tuple[dict[str, An
             run[split]["epochs_kept"] = 0 if kept is None else len(kept)
             for epoch, logits in enumerate(() if kept is None else kept, start=1):
                 found = separate.separation(logits, truth, known, scored)
-                place = {"epoch": epoch, "selected": int(epoch == chosen), "split": split}
-                by_epoch.append(place | {name: found[name] for name in ("pooled", "mean_over_defined")})
+                by_epoch.append(({"epoch": epoch, "selected": int(epoch == chosen), "split": split}, found))
     return run, by_epoch
 
 
@@ -103,14 +111,28 @@ def _class_rows(run: dict[str, Any], classes: tuple[str, ...]) -> list[dict[str,
     return [
         name
         | {
-            "class": label,
+            "class": row["class"],
             "split": split,
-            "distance": run[split]["per_class"][c],
-            "n_pos": run[split]["counts_positive"][c],
-            "n_neg": run[split]["counts_negative"][c],
-            "reason": run[split]["reason"][c],
+            "distance": row["distance"],
+            "n_pos": row["n_positive"],
+            "n_neg": row["n_negative"],
+            "reason": row["reason"],
         }
         for split in SPLITS
+        for row in _by_class(run[split], classes)
+    ]
+
+
+def _by_class(found: dict[str, Any], classes: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return what ``separation`` found as one row a class."""
+    return [
+        {
+            "class": label,
+            "distance": found["per_class"][c],
+            "n_positive": found["counts_positive"][c],
+            "n_negative": found["counts_negative"][c],
+            "reason": found["reason"][c],
+        }
         for c, label in enumerate(classes)
     ]
 
@@ -141,7 +163,9 @@ def _summary(record: dict[str, Any], table: Table) -> list[str]:
         "",
         "- `per_class.tsv`: at the chosen epoch; `n_pos` and `n_neg` are the cells of the two groups. An empty distance"
         " has its reason.",
-        "- `epochs.tsv`: every epoch of val, and of train where the run kept them; `selected` marks the chosen epoch.",
+        "- `epochs.tsv`: every epoch of val, and of train where the run kept them; `selected` marks the chosen epoch."
+        " An empty value has its `reason`.",
+        "- `class_epochs.tsv`: the same epochs by class.",
         "- `wasserstein.json`: the same at the chosen epoch, and `share_of_classes_above`: the share of classes, of"
         " those defined in both, that the run separates better than each method of the grid at the same stage.",
     ]

@@ -100,7 +100,19 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("finetune.default.head", {"kind": "conv"}, "finetune.default.head: .*'kind'"),
     ("finetune.default.head", None, "finetune.default.head"),
     ("finetune.digits", {"epoch": 3}, "finetune.digits.epoch: Extra inputs"),
-    ("finetune.other", {"epochs": 0}, "finetune.other.epochs"),  # also a dataset that the grid does not name
+    ("prepare.other", None, "params.yaml.prepare.other"),
+    ("linear_init.digit", {"epochs": 3}, "linear_init.digit: no dataset of that name; `prepare` holds digits"),
+    ("linear_init.voc", {"epochs": 3}, "linear_init.voc: no dataset of that name"),  # of the papers, but not prepared
+    ("report.digit", {}, "report.digit: no dataset of that name"),
+    ("backbone.digit", {**TIMM}, "backbone.digit: no dataset of that name"),
+    ("methods.em.vocc", {"alpha": 0.1}, "methods.em.vocc: no dataset of that name"),
+    ("expected_positives.digit", {"value": 2.0, "source": "x"}, "expected_positives.digit: no dataset of that name"),
+    ("expected_positives.default", {"value": 2.0, "source": "x"}, "expected_positives.default: no dataset"),
+    ("prepare.default", {"seed": 1}, "prepare.default: DVC would not notice"),
+    ("backbone.default", {"seed": 1}, "backbone.default: DVC would not notice"),
+    ("finetune.default.search.values", [1e-3, 3e-3, 1e-3], "finetune.default.search: .*twice"),
+    ("lac.default.head.dim", 126, "lac.default.head.label_embedding: .*multiple of 4"),
+    ("lac.default.head.heads", 3, r"lac.default.head.label_embedding: .*of heads \(3\)"),
     ("backbone.digits", {**TIMM, "weights": "file"}, "`file` names the weights exactly where"),
     ("backbone.digits", {**TIMM, "file": "a.pt"}, "`file` names the weights exactly where"),
     ("backbone.digits", {**TIMM, "mean": [0.5, 0.5]}, "backbone.digits.timm.mean"),
@@ -111,7 +123,7 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("features.default.dtype", "bfloat16", "features.default.dtype"),
     ("landscape.default.points_2d", 4, "landscape.default: .*must be odd"),
     ("landscape.default.radius", 0, "landscape.default.radius: .*greater than 0"),
-    ("simulate", {"voc": {}}, "simulate: neither `default` nor `digits`; it holds voc"),
+    ("simulate", {}, "simulate: neither `default` nor `digits`; it holds nothing"),
     ("backbone", {}, "backbone: neither `default` nor `digits`; it holds nothing"),
     ("grid.datasets", [], "grid.datasets"),
     ("grid.seeds", [0, 0], "grid: .*seeds names an entry twice"),
@@ -180,6 +192,8 @@ def test_settings_cannot_be_changed_once_read(content: dict[str, Any]) -> None:
 
 # ---------------------------------------------------------------------------------------------- looking up
 def test_a_datasets_block_overlays_the_default(content: dict[str, Any]) -> None:
+    put(content, "prepare.voc", {})
+    put(content, "backbone.voc", content["backbone"]["digits"])
     put(content, "finetune.voc", {"epochs": 3, "search": {"epochs": 2}})
     put(content, "methods.em", {"default": {"alpha": 0.2}, "voc": {"alpha": 0.1}})
     params = config.parse(content)
@@ -220,6 +234,42 @@ def test_a_variant_changes_a_run_and_lies_beside_it(content: dict[str, Any]) -> 
     for dataset, method in (("digits", "an"), ("voc", "em")):  # the folder's name would not say what was run
         with pytest.raises(ConfigError, match=r"digits-em-0-x: is a variant of \('digits', 'em'\)"):
             params.run("finetune", dataset, method, "digits-em-0-x")
+
+
+def test_a_block_of_a_dataset_that_the_grid_does_not_run_is_checked_too(content: dict[str, Any]) -> None:
+    put(content, "prepare.other", {})
+    put(content, "finetune.other", {"epochs": 0})
+    with pytest.raises(ConfigError, match="finetune.other.epochs: .*greater than or equal to 1"):
+        config.parse(content)
+
+
+@pytest.mark.parametrize("benchmark", ["voc", "coco", "nus", "cub"])
+def test_published_settings_may_wait_for_their_dataset(content: dict[str, Any], benchmark: str) -> None:
+    put(content, f"methods.em.{benchmark}", {"alpha": 0.1})
+    assert config.parse(content).method("em", benchmark) == {"alpha": 0.1}
+
+
+def test_a_head_without_projection_is_judged_when_it_is_built(content: dict[str, Any]) -> None:
+    put(content, "lac.default.head", content["lac"]["default"]["head"] | {"dim": None, "heads": 3})
+    assert config.parse(content).settings("lac", "digits").head.dim is None
+
+
+def test_variants_that_are_pooled_as_seeds_change_the_same_values(content: dict[str, Any]) -> None:
+    def variant(method: str, seed: int, epochs: int) -> dict[str, Any]:
+        change = {"stage": {"epochs": epochs}, "method": {}}
+        return {"dataset": "digits", "method": method, "seed": seed, "set": change}
+
+    content["variants"]["finetune"] = {
+        "digits-an-0-x": variant("an", 0, 3),
+        "digits-an-1-x": variant("an", 1, 3),
+        "digits-an-1-y": variant("an", 1, 4),  # another name
+        "digits-em-1-x": variant("em", 1, 5),  # another method
+    }
+    content["variants"]["lac"] = {"digits-an-1-x": variant("an", 1, 6)}  # another stage
+    config.parse(content)
+    content["variants"]["finetune"]["digits-an-1-x"] = variant("an", 1, 7)
+    with pytest.raises(ConfigError, match=r"^variants\.finetune\.digits-an-1-x\.set: differs from digits-an-0-x's.*$"):
+        config.parse(content)
 
 
 def tree(*leaves: Any) -> dict[str, Any]:

@@ -132,7 +132,7 @@ def _fitted(target: dict[str, Any], source: dict[str, Any], origin: str) -> dict
         origin: Where that is from, for messages.
 
     Returns:
-        The source's tensors by the model's names.
+        The source's tensors by the model's names; counters of batches that it lacks are 0.
 
     Raises:
         ConfigError: A tensor is missing or has another shape; the first is named.
@@ -142,6 +142,9 @@ def _fitted(target: dict[str, Any], source: dict[str, Any], origin: str) -> dict
         # which comes last, has no place here.
         candidates = list(source)[: len(target)]
         source = {name: source[other] for name, other in zip(target, candidates, strict=False)}
+    else:  # files from before PyTorch 0.4.1 lack the counters, which a fixed momentum does not read
+        counters = [name for name in target if name.endswith(".num_batches_tracked") and name not in source]
+        source = {**source, **{name: torch.zeros_like(target[name]) for name in counters}}
     missing = [name for name in target if name not in source]
     if missing:
         raise ConfigError(f"backbone: {origin} lacks {len(missing)} tensors of the model, the first {missing[0]!r}")

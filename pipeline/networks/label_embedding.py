@@ -18,6 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from pipeline.config import ConfigError
+
 
 class LabelEmbeddingHead(nn.Module):
     """Transformer from a feature map to one embedding and one logit a label.
@@ -34,7 +36,7 @@ class LabelEmbeddingHead(nn.Module):
         embedding: E, width of the contrastive embedding.
 
     Raises:
-        ValueError: d does not fit the heads or the position code.
+        ConfigError: d does not fit the heads or the position code.
     """
 
     def __init__(
@@ -53,7 +55,8 @@ class LabelEmbeddingHead(nn.Module):
         super().__init__()
         d = width if dim is None else dim
         if d % 4 or d % heads:
-            raise ValueError(f"label_embedding: width {d} must be a multiple of 4 and of {heads} heads")
+            key = "dim: null takes the backbone's width, which" if dim is None else "dim"
+            raise ConfigError(f"head.{key} must be a multiple of 4 and of heads ({heads}); it is {d}")
         self.reduce = nn.Identity() if dim is None else nn.Conv2d(width, d, 1)
         self.encoder = nn.ModuleList(_Layer(d, heads, feedforward, dropout) for _ in range(encoder_layers))
         self.decoder = nn.ModuleList(_Layer(d, heads, feedforward, dropout) for _ in range(decoder_layers))

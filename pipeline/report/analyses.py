@@ -35,7 +35,7 @@ def _grouped(collected: Collected, analyses: list[Analysis], dataset: str, name:
 
 
 def pseudo_labels(collected: Collected, dataset: str) -> list[Row]:
-    """Return the audit of the pseudo-labels in force after the chosen epoch.
+    """Return the audit of the pseudo-labels in force during the chosen epoch.
 
     Args:
         collected: What the stages left.
@@ -61,8 +61,37 @@ def pseudo_labels(collected: Collected, dataset: str) -> list[Row]:
     return rows
 
 
+def label_coverage(collected: Collected, dataset: str) -> dict[Identity, list[Row]]:
+    """Return how many pseudo-labels there were while the chosen network was trained.
+
+    Args:
+        collected: What the stages left.
+        dataset: Name of a dataset.
+
+    Returns:
+        By arm that has pseudo-labels, one row a seed: ``seed``, ``coverage`` (share of unknown training cells that
+        carry a label during the chosen epoch, in [0, 1]) and ``labelled`` (whether any did, then or before).
+    """
+    rounds = _grouped(collected, collected.audits, dataset, "rounds")
+    result: dict[Identity, list[Row]] = {}
+    for identity, runs in _grouped(collected, collected.audits, dataset, "runs").items():
+        for run in runs:
+            if run["reason"]:
+                continue
+            before = [
+                row["labelled"] > 0
+                for row in rounds.get(identity, [])
+                if (row["seed"], row["kind"]) == (run["seed"], "cumulative") and row["epoch"] <= run["epoch"]
+            ]
+            coverage = 0.0 if run["chosen"] is None else run["chosen"]["coverage"]
+            if coverage is not None:  # None: the run has no unknown cell
+                entry = {"seed": run["seed"], "coverage": coverage, "labelled": any(before)}
+                result.setdefault(identity, []).append(entry)
+    return result
+
+
 def pseudo_rounds(collected: Collected, dataset: str) -> dict[Identity, list[Row]]:
-    """Return the audit of all labels in force after each round, as means over seeds.
+    """Return the audit of all labels in force in each round, as means over seeds.
 
     Args:
         collected: What the stages left.

@@ -50,7 +50,7 @@ class Run:
     seed: int
     metrics: Row
     epochs: list[Row]
-    """One row an epoch; numbers, None where the field is empty."""
+    """One row an epoch; numbers, None where the field is empty; ``weights`` (raw or average) is text."""
     per_class: list[Row]
     search: list[Row]
     provenance: Row
@@ -216,7 +216,7 @@ def _metrics(path: Path) -> Row:
 def _run(reader: _Reader, stage: str, key: str, seed: int) -> Run | None:
     folder = f"runs/{stage}/{key}"
     metrics = reader.get(_metrics, f"{folder}/metrics.json")
-    epochs = reader.table(f"{folder}/epochs.tsv")
+    epochs = reader.table(f"{folder}/epochs.tsv", "weights")
     per_class = reader.table(f"{folder}/per_class.tsv", "class")
     search = reader.table(f"{folder}/search.tsv")
     provenance = reader.get(storage.read_json, f"{folder}/provenance.json")

@@ -14,17 +14,7 @@ AFTER = {
     "lac": "after the second stage",
 }
 
-_NAMES = {
-    "an": "AN",
-    "full": "Full labels",
-    "em_apl": "EM+APL",
-    "entmin": "EntMin",
-    "focal": "Focal",
-    "hill": "Hill",
-    "ll_r": "LL-R",
-    "ll_ct": "LL-Ct",
-    "ll_cp": "LL-Cp",
-}
+_NAMES = {"em_apl": "EM+APL", "full": "Full labels"}
 _AUDITED = 3  # methods whose pseudo-labels get a sentence; the table has them all
 _LEVEL = 0.05  # points of mAP below which one decimal shows no difference
 
@@ -102,17 +92,26 @@ def rival(row: Row) -> str:
 
 
 def second_stage(row: Row) -> str:
-    """Say how the second stage does against one rival.
+    """Say how an arm of the second stage does against one rival.
 
     Args:
         row: A row of ``tables.second_stage``.
 
     Returns:
-        A sentence, and a second one where the two were not trained for as many epochs.
+        A sentence, and more where a rival trained on has or has not the same threshold, and where the two were not
+        trained for as many epochs.
     """
-    words = verdict(label(tables.SECOND_STAGE), rival(row), row["test"])
+    words = verdict(label(tables.SECOND_STAGE, row["subject_variant"]), rival(row), row["test"])
+    if row["start"]:
+        return words
+    if row["method"] != tables.SECOND_STAGE and all(row["thresholds"]):
+        mine, theirs = (", ".join(f"{value:g}" for value in values) for values in row["thresholds"])
+        if mine == theirs:
+            words += f" Both label with the same threshold, {mine}."
+        else:
+            words += f" They label with different thresholds ({mine} against {theirs})."
     mine, theirs = (", ".join(map(str, epochs)) for epochs in row["epochs"])
-    if row["start"] or mine == theirs:
+    if mine == theirs:
         return words
     return f"{words} The two were not trained for as many epochs ({mine} against {theirs})."
 
@@ -155,8 +154,9 @@ def findings(collected: Collected, results: list[Row], dataset: Dataset) -> list
     """
     name = dataset.name
     sentences = []
+    coverage = analyses.label_coverage(collected, name)
     for stage in ("linear_init", "finetune"):
-        sentences += _best(tables.ranked(results, name, stage), stage)
+        sentences += _best(tables.ranked(results, name, stage), stage, coverage)
     sentences += _falling(tables.falls(collected, "finetune", name))
     head, kind = own_head(tables.against_own_head(collected, name))
     sentences += [head] if kind == "warning" else []
@@ -171,31 +171,64 @@ def _plain(rows: Sequence[Row]) -> tuple[dict[str, Row], list[Row]]:
     return plain, [row for method, row in plain.items() if method not in (BASELINE, *ORACLES)]
 
 
-def _best(rows: list[Row], stage: str) -> list[str]:
+def before_labels(method: str, coverage: Sequence[Row]) -> str:
+    """Say so where a method's chosen network was trained before the method gave a pseudo-label.
+
+    Args:
+        method: Name of the method.
+        coverage: Its rows of ``analyses.label_coverage``.
+
+    Returns:
+        A sentence; empty where a label was in force at any seed, or the method has none.
+    """
+    if not coverage or any(row["labelled"] or row["coverage"] for row in coverage):
+        return ""
+    seeds = f" at each of {len(coverage)} seeds" if len(coverage) > 1 else ""
+    return (
+        f"{label(method)}'s chosen epoch lies before its first pseudo-label{seeds}, so its pseudo-labels have no part "
+        "in this result."
+    )
+
+
+def labelled(coverage: Sequence[Row]) -> str:
+    """Return in a few words how many unknown cells carried a pseudo-label in the chosen epoch; empty without rows."""
+    if not coverage:
+        return ""
+    value = tables.spread(100 * row["coverage"] for row in coverage)
+    words = f"labels {plus_minus({**value, 'std': None})}% of unknown cells at the chosen epoch"
+    none = sum(not row["coverage"] for row in coverage)
+    return f"{words} (none at {none} of {len(coverage)} seeds)" if 0 < none < len(coverage) else words
+
+
+def _best(rows: list[Row], stage: str, coverage: dict[analyses.Identity, list[Row]]) -> list[str]:
     plain, rivals = _plain([row for row in rows if row["test_map"]["mean"] is not None])
     if BASELINE not in plain or not rivals:
         return []
     best, low = rivals[0], plain[BASELINE]
     after, name, scores = AFTER[stage].capitalize(), label(best["method"]), plus_minus(best["test_map"])
     against = f"{plus_minus(low['test_map'])} for {label(BASELINE)}"
+    early = before_labels(best["method"], coverage.get((stage, best["method"], ""), ()))
     if best["test_map"]["mean"] <= low["test_map"]["mean"]:
-        return [
+        words = (
             f"{after}, no method that sees one label per image beats {label(BASELINE)} in test mAP: {scores} for the "
             f"next, {name}, against {against}."
-        ]
+        )
+        return [f"{words} {early}".strip()]
     words = f"{after}, {name} is best of the methods that see one label per image: {scores} test mAP against {against}"
     if CEILING in plain:
         words += f" and {plus_minus(plain[CEILING]['test_map'])} for full labels"
     if best["gap_share"] is not None:
         words += f". It closes {best['gap_share']:.0f}% of the gap from {label(BASELINE)} to full labels"
-    return [f"{words}{_lead(rivals)}."]
+    return [f"{words}{_lead(rivals)}. {early}".strip()]
 
 
 def _lead(rivals: list[Row]) -> str:
-    """Return a caveat where the best two lie within a standard deviation, else nothing."""
+    """Return a caveat where the best two are level or lie within a standard deviation, else nothing."""
     if len(rivals) < 2:
         return ""
     first, second = rivals[0]["test_map"], rivals[1]["test_map"]
+    if first["mean"] - second["mean"] < _LEVEL:
+        return f"; {label(rivals[1]['method'])} is level with it"
     known = [value["std"] for value in (first, second) if value["std"] is not None]
     if not known or first["mean"] - second["mean"] > max(known):
         return ""

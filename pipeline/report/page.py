@@ -54,12 +54,13 @@ def build(collected: Collected) -> Report:
     return Report(html, _markdown(collected, results, summary, sections.files), summary, sections.files)
 
 
-def write(root: Path, collected: Collected) -> Report:
+def write(root: Path, collected: Collected, partial: bool = False) -> Report:
     """Write ``report/`` below the root, and remove figures and tables that an earlier page had and this one has not.
 
     Args:
         root: Project root.
         collected: What the stages left.
+        partial: Whether results may be missing: the summary then goes to summary.partial.json, which Git ignores.
 
     Returns:
         What was written.
@@ -78,7 +79,11 @@ def write(root: Path, collected: Collected) -> Report:
         for path in (folder / kind).glob(f"*{suffix}"):
             if path.stem not in names:
                 path.unlink()
-    storage.write_json(folder / "summary.json", report.summary)
+    if partial:
+        storage.write_json(folder / "summary.partial.json", report.summary)
+    else:
+        storage.write_json(folder / "summary.json", report.summary)
+        (folder / "summary.partial.json").unlink(missing_ok=True)
     storage.write_text(folder / "index.html", report.html)
     storage.write_summary(folder / "summary.md", "Report", report.markdown)
     return report
@@ -116,6 +121,7 @@ def _markdown(collected: Collected, results: list[Row], summary: Row, files: Fil
         "## Files",
         "",
         "- `index.html`: the page; it opens without a network, figures inside.",
-        "- `summary.json`: dataset -> stage -> method -> numbers; the one result file that Git keeps.",
+        "- `summary.json`: dataset -> stage -> method -> numbers; the one result file that Git keeps; a partial page"
+        " leaves it as it is and writes `summary.partial.json`.",
         "- `figures/<name>.png`, `tables/<name>.tsv`: each figure and its numbers; curves hold a column a method.",
     ]

@@ -81,6 +81,11 @@ def _columns(arms: Sequence[Arm], column: str) -> list[Row]:
     return [rows[epoch] for epoch in sorted(rows)]
 
 
+def _both(sides: Sequence[Sequence[float]]) -> str:
+    """Return the values of both sides of a comparison, a dash where a side has none."""
+    return " / ".join(listed(f"{value:g}" for value in side) or "–" for side in sides)
+
+
 # ---------------------------------------------------------------------------------------------- sections
 class Sections:
     """Turns what was collected into blocks.
@@ -254,7 +259,13 @@ class Sections:
             "Epoch",
             "Seeds",
         ]
-        cells = [self._result_cells(dataset, stage, row) for row in rows]
+        coverage = analyses.label_coverage(self.collected, dataset)
+        cells = [
+            self._result_cells(
+                dataset, stage, row, findings.labelled(coverage.get((stage, row["method"], row["variant"]), ()))
+            )
+            for row in rows
+        ]
         blocks = [table_block(f"{STAGES[stage]}, {dataset}", columns, cells, marks=marks, titled=False)]
         notes = []
         for reason in dict.fromkeys(row["gap_share_reason"] for row in rows if row["gap_share"] is None):
@@ -263,6 +274,13 @@ class Sections:
             notes.append(
                 "* The best learning rate of the search is its lowest or highest; a better one may lie outside."
             )
+        averaged = [
+            f"{label(row['method'], row['variant'])} ({row['averaged']} of {counted(len(row['seeds']), 'seed')})"
+            for row in rows
+            if row["averaged"]
+        ]
+        if averaged:
+            notes.append(f"The moving average of the weights was chosen, not the weights, for {listed(averaged)}.")
         runs = [run for arm in self.collected.of(stage, dataset) for run in arm.runs]
         rules = dict.fromkeys(run.provenance.get("settings", {}).get("select") for run in runs)
         notes += [_RULES[rule] for rule in rules if rule in _RULES]
@@ -272,7 +290,7 @@ class Sections:
             blocks += [paragraph(words, kind)] if words else []
         return blocks
 
-    def _result_cells(self, dataset: str, stage: str, row: Row) -> list[Any]:
+    def _result_cells(self, dataset: str, stage: str, row: Row, labelled: str) -> list[Any]:
         share = row["gap_share"]
         closed = {"text": "–" if share is None else f"{share:.0f}%"}
         if share is not None:
@@ -283,7 +301,7 @@ class Sections:
         return [
             {
                 "text": label(row["method"], row["variant"]),
-                "note": "; ".join(filter(None, [row["note"], self._changes(stage, dataset, row)])),
+                "note": "; ".join(filter(None, [row["note"], self._changes(stage, dataset, row), labelled])),
             },
             plus_minus(row["test_map"]),
             plus_minus(row["test_map_absent_zero"]),
@@ -573,7 +591,7 @@ class Sections:
                     figures.rounds(panels, x="epoch"),
                     [_named(identity) | row for identity, rows in mine.items() for row in rows],
                     f"Pseudo-label audit by round on {dataset}, {STAGES[stage]}",
-                    "All pseudo-labels in force after each epoch, as fractions; markers are the chosen epochs' rounds.",
+                    "Pseudo-labels in force during each epoch, as fractions; markers are the chosen epochs' rounds.",
                 )
             ]
         return _folded(found)
@@ -649,8 +667,9 @@ class Sections:
     # ------------------------------------------------------------------------------------------ 7 second stage
     def _second_stage(self) -> Row:
         lead = (
-            f"{label(tables.SECOND_STAGE)} has to beat its own first stage trained on for as many epochs, and itself "
-            "without the memory queue; differences are paired by seed."
+            f"{label(tables.SECOND_STAGE)}, with and without its memory queue, has to beat its own first stage trained "
+            "on for as many epochs, above all the one that labels with the same threshold; differences are paired by "
+            "seed."
         )
         return section("lac", "Second stage", "Does the second stage pay?", lead, self._each(self._second_stage_of))
 
@@ -658,24 +677,31 @@ class Sections:
         rows = tables.second_stage(self.collected, dataset)
         if not rows:
             return []
-        kept = ("rival", "start", "test", "supported", "val")
-        self.files.tables[f"{dataset.name}-second_stage"] = [flat({key: row[key] for key in kept}) for row in rows]
+        kept = ("subject", "rival", "start", "test", "supported", "val")
+        self.files.tables[f"{dataset.name}-second_stage"] = [
+            flat({key: row[key] for key in kept})
+            | {"threshold": listed(row["thresholds"][0]), "rival_threshold": listed(row["thresholds"][1])}
+            for row in rows
+        ]
         cells = [
             [
+                label(tables.SECOND_STAGE, row["subject_variant"]),
                 findings.rival(row),
                 *(signed(row[key], 2) for key in ("test", "supported", "val")),
                 f"{row['test']['ahead']} of {row['test']['n']}",
-                " / ".join(listed(epochs) for epochs in row["epochs"]),
+                _both(row["thresholds"]),
+                _both(row["epochs"]),
             ]
             for row in rows
         ]
         subject = label(tables.SECOND_STAGE)
-        columns = [f"{subject} minus", "Test mAP", "Supported mAP", "Val mAP", "Seeds ahead", "Epochs of both"]
+        columns = ["Method", "minus", "Test mAP", "Supported mAP", "Val mAP", "Seeds ahead"]
+        columns += ["Thresholds of both", "Epochs of both"]
         one = all(row["test"]["n"] <= 1 for row in rows)
         spread = "Plus-minus is the sample standard deviation of the paired differences."
         return [
             bullets(findings.second_stage(row) for row in rows),
-            table_block(f"{subject} against its rivals on {dataset.name}, points of mAP", columns, cells),
+            table_block(f"{subject} against its rivals on {dataset.name}, points of mAP", columns, cells, words=2),
             paragraph("There is one seed, so no spread is known." if one else spread, "note"),
         ]
 

@@ -138,6 +138,7 @@ def _result(arm: Arm, references: list[Arm | None], supported: tuple[str, ...] |
         "epoch": [run.metrics["epoch"] for run in arm.runs],
         "epochs": [run.metrics["epochs"] for run in arm.runs],
         "edge": any(_at_edge(run) for run in arm.runs),
+        "averaged": sum(run.metrics.get("weights") == "average" for run in arm.runs),
     }
 
 
@@ -221,25 +222,33 @@ def against_own_head(collected: Collected, dataset: str) -> list[Row]:
 
 
 def second_stage(collected: Collected, dataset: Dataset) -> list[Row]:
-    """Compare the second stage with its rivals at the same seeds: its own variants, and the first method trained on.
+    """Compare every arm of the second stage's method with its rivals at the same seeds.
+
+    The rivals are the other methods of that stage (the first method trained on) with their variants; for the grid's own
+    arm also its own variants and the network that it started from.
 
     Args:
         collected: What the stages left.
         dataset: A dataset.
 
     Returns:
-        One row for each rival: ``rival`` (its name), ``method``, ``variant``, ``start`` (1 for the network that the
-        stage started from), the paired differences ``test``, ``supported`` and ``val`` in points of mAP, and
-        ``epochs``, the numbers of epochs of the second stage and of the rival.
+        One row for each pair: ``subject`` and ``rival`` (names), ``subject_variant``, the rival's ``method`` and
+        ``variant``, ``start`` (1 for the network that the stage started from), the paired differences ``test``,
+        ``supported`` and ``val`` in points of mAP; ``epochs`` and ``thresholds``, the values of both sides (no
+        threshold where none was recorded).
     """
     arms = collected.of(SECOND_STAGE, dataset.name)
-    subject = next((arm for arm in arms if (arm.method, arm.variant) == (SECOND_STAGE, "")), None)
-    if subject is None:
-        return []
+    others = [arm for arm in arms if arm.method != SECOND_STAGE]
     starts = [arm for arm in collected.of("end_to_end", dataset.name) if arm.name == FIRST_NETWORK]
+    pairs: list[tuple[Arm, Arm]] = []
+    for subject in (arm for arm in arms if arm.method == SECOND_STAGE):
+        own = [] if subject.variant else [arm for arm in arms if arm.method == SECOND_STAGE and arm is not subject]
+        pairs += [(subject, arm) for arm in [*others, *own, *([] if subject.variant else starts)]]
     classes = dataset.supported() or ()
     return [
         {
+            "subject": subject.name,
+            "subject_variant": subject.variant,
             "rival": arm.name,
             "method": arm.method,
             "variant": arm.variant,
@@ -248,9 +257,15 @@ def second_stage(collected: Collected, dataset: Dataset) -> list[Row]:
             "supported": paired(_by_seed(subject, "supported", classes), _by_seed(arm, "supported", classes)),
             "val": paired(_by_seed(subject, "map", split="val"), _by_seed(arm, "map", split="val")),
             "epochs": [sorted({run.metrics["epochs"] for run in item.runs}) for item in (subject, arm)],
+            "thresholds": [_thresholds(item) for item in (subject, arm)],
         }
-        for arm in [arm for arm in arms if arm is not subject] + starts
+        for subject, arm in pairs
     ]
+
+
+def _thresholds(arm: Arm) -> list[float]:
+    values = {run.provenance.get("method", {}).get("threshold") for run in arm.runs}
+    return sorted(value for value in values if value is not None)
 
 
 def falls(collected: Collected, stage: str, dataset: str) -> list[Row]:

@@ -6,6 +6,7 @@ elijahcole/single-positive-multi-label @89152d5, preproc/format_pascal.py.
 Differs: the label of a difficult cell is a setting (theirs: negative); faulty lists are errors, no line is skipped.
 """
 
+import hashlib
 import os
 import re
 import unicodedata
@@ -129,6 +130,43 @@ def read(settings: Settings, root: Path) -> Dataset:
         ],
     }
     return Dataset(table, lambda row: folder / "JPEGImages" / pictures[ids[row]][0], report)
+
+
+def fingerprint(settings: Settings, root: Path) -> str:
+    """Tell one state of the raw data from another without opening a picture.
+
+    Args:
+        settings: The settings.
+        root: Project root, from which a relative `settings.root` counts.
+
+    Returns:
+        SHA-256 over the names and bytes of the lists that `read` reads and the names and sizes of all picture files;
+        where the folder lies does not count.
+
+    Raises:
+        SourceError: the folder or a list is missing.
+    """
+    folder = find_folder(root / Path(settings.root).expanduser())
+    lists = folder / "ImageSets" / "Main"
+    classes = _class_files(lists, settings.classes)
+    files = [lists / f"{part}.txt" for part in PARTS] + [file for parts in classes.values() for file in parts.values()]
+    facts: list[tuple[str, str]] = []
+    for file in files:
+        try:
+            content = file.read_bytes()
+        except OSError as error:
+            raise SourceError(f"{file.name}: cannot be read in {lists} ({error.strerror or error})") from error
+        facts.append((file.name, hashlib.sha256(content).hexdigest()))
+    with os.scandir(folder / "JPEGImages") as entries:
+        pictures = [entry for entry in entries if os.path.splitext(entry.name)[1].lower() in ENDINGS]
+        try:
+            facts += [(f"JPEGImages/{entry.name}", str(entry.stat().st_size)) for entry in pictures]
+        except OSError as error:
+            raise SourceError(f"JPEGImages: cannot be read ({error})") from error
+    named = sorted((unicodedata.normalize("NFC", name), value) for name, value in facts)
+    return hashlib.sha256(
+        "".join(f"{name}\0{value}\n" for name, value in named).encode("utf-8", "surrogateescape")
+    ).hexdigest()
 
 
 def find_folder(root: Path) -> Path:

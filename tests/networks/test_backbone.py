@@ -132,6 +132,16 @@ def test_a_torchvision_file_fits_timms_resnet(tmp_path: Path, resnet: Any, shape
     assert made.width == 512
 
 
+def test_a_file_without_counters_of_batches_fits(tmp_path: Path, resnet: Any) -> None:
+    content = {name: value for name, value in resnet.state_dict().items() if not name.endswith("num_batches_tracked")}
+    assert len(content) == len(resnet.state_dict()) - 20
+    storage.write_torch(tmp_path / "resnet18.pt", content)
+    made, _ = backbone.pretrained("resnet18", "file", str(tmp_path / "resnet18.pt"))
+    torch.testing.assert_close(pooled(made), features(resnet))
+    counters = [value for name, value in made.state_dict().items() if name.endswith("num_batches_tracked")]
+    assert len(counters) == 20 and all(value.dtype == torch.int64 and value == 0 for value in counters)
+
+
 def test_a_file_that_does_not_fit_is_named_with_its_first_fault(tmp_path: Path, resnet: Any) -> None:
     path = tmp_path / "weights.pt"
 

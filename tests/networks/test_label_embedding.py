@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from pipeline.config import ConfigError
 from pipeline.networks.label_embedding import LabelEmbeddingHead, position_code
 
 SIZES = {"heads": 2, "feedforward": 12, "encoder_layers": 1, "decoder_layers": 2, "dropout": 0.1, "embedding": 5}
@@ -215,5 +216,5 @@ def test_pooled_features_alone_are_refused():
 
 @pytest.mark.parametrize(("dim", "heads"), [(6, 2), (8, 3), (None, 5)])
 def test_impossible_widths_are_refused(dim, heads):
-    with pytest.raises(ValueError, match="multiple of 4"):
+    with pytest.raises(ConfigError, match="head.dim.* multiple of 4"):
         make(dim=dim, heads=heads)

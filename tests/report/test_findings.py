@@ -1,9 +1,10 @@
+import copy
 from pathlib import Path
 
 import pytest
 
 from pipeline.config import Params
-from pipeline.report import findings, tables
+from pipeline.report import analyses, findings, tables
 from pipeline.report.collect import Collected, collect
 
 
@@ -62,13 +63,77 @@ def test_a_lead_within_one_deviation_is_called_open(collected: Collected) -> Non
     )
 
 
+def test_a_best_method_that_another_equals_is_not_best_alone(collected: Collected) -> None:
+    rows = tables.results(collected)
+    for row in rows:
+        if (row["stage"], row["method"]) == ("finetune", "em"):
+            row["test_map"] = {"mean": 85.0, "std": None, "n": 1}
+    assert "is level with it" in "\n".join(findings.findings(collected, rows, collected.datasets[0]))
+
+
 def test_a_different_number_of_epochs_is_said() -> None:
     row = {
-        "method": "plc", "variant": "", "start": 0, "epochs": [[4], [6]],
+        "subject_variant": "", "method": "plc", "variant": "", "start": 0, "epochs": [[4], [6]],
+        "thresholds": [[], []],
         "test": tables.paired({0: 1.0}, {0: 0.0}),
     }  # fmt: skip
     assert findings.second_stage(row).endswith("The two were not trained for as many epochs (4 against 6).")
     assert "not trained" not in findings.second_stage(row | {"start": 1})
+
+
+def test_the_rival_that_shares_the_threshold_is_named() -> None:
+    row = {
+        "subject_variant": "no_queue", "method": "plc", "variant": "strict", "start": 0, "epochs": [[4], [4]],
+        "thresholds": [[0.9], [0.9]], "test": tables.paired({0: 2.0}, {0: 0.0}),
+    }  # fmt: skip
+    words = findings.second_stage(row)
+    assert words.startswith("LAC (no queue) ends 2.0 points of test mAP above PLC (strict) trained on at one seed")
+    assert words.endswith("Both label with the same threshold, 0.9.")
+    other = findings.second_stage(row | {"variant": "", "thresholds": [[0.9], [0.6]]})
+    assert other.endswith("They label with different thresholds (0.9 against 0.6).")
+    own = findings.second_stage(row | {"subject_variant": "", "method": "lac", "variant": "no_queue"})
+    assert "threshold" not in own
+
+
+def _without_labels(collected: Collected, seeds: tuple[int, ...]) -> Collected:
+    """The same results, but EM+APL's fine-tuning gave no pseudo-label up to the chosen epoch at these seeds."""
+    changed = copy.deepcopy(collected)
+    for audit in changed.audits:
+        if audit.seed in seeds:
+            key = ("finetune", f"digits-em_apl-{audit.seed}")
+            for run in audit.record["runs"]:
+                if (run["stage"], run["key"]) == key:
+                    run["chosen"]["coverage"] = 0.0
+            for row in audit.tables["rounds"]:
+                if (row["stage"], row["key"]) == key and row["epoch"] <= 2:
+                    row["labelled"] = 0.0
+    return changed
+
+
+def test_a_best_method_without_a_label_yet_is_not_credited(collected: Collected) -> None:
+    early = "EM+APL's chosen epoch lies before its first pseudo-label at each of 3 seeds, so its pseudo-labels have no"
+    for seeds, said in (((), False), ((0, 1), False), ((0, 1, 2), True)):
+        changed = _without_labels(collected, seeds)
+        words = findings.findings(changed, tables.results(changed), changed.datasets[0])
+        best = next(line for line in words if line.startswith("After fine-tuning, EM+APL is best"))
+        assert (early in best) == said
+        assert not any("before its first" in line for line in words if line is not best)
+
+
+def test_coverage_at_the_chosen_epoch_is_put_in_words(collected: Collected) -> None:
+    identity = ("finetune", "em_apl", "")
+    rows = analyses.label_coverage(collected, "digits")[identity]
+    assert [row["seed"] for row in rows] == [0, 1, 2] and all(row["labelled"] for row in rows)
+    mean = sum(row["coverage"] for row in rows) / 3
+    assert findings.labelled(rows) == f"labels {100 * mean:.1f}% of unknown cells at the chosen epoch"
+    one = analyses.label_coverage(_without_labels(collected, (0,)), "digits")[identity]
+    assert findings.labelled(one).endswith("at the chosen epoch (none at 1 of 3 seeds)")
+    assert ("finetune", "em", "") not in analyses.label_coverage(collected, "digits")
+    assert findings.labelled([]) == "" and findings.before_labels("em", []) == ""
+
+
+def test_only_methods_that_exist_have_a_name_of_their_own(repository: Path) -> None:
+    assert set(findings._NAMES) <= {path.stem for path in (repository / "pipeline/methods").glob("*.py")}
 
 
 def test_labels_and_numbers() -> None:

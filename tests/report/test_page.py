@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from ruamel.yaml import YAML
 
 from pipeline import storage
-from pipeline.config import ConfigError, Params
+from pipeline.config import ConfigError, Params, load
 from pipeline.report import page
 from pipeline.report.collect import collect
 from stages.report import report
@@ -62,6 +63,7 @@ class Reader(html.parser.HTMLParser):
 @pytest.fixture(scope="module")
 def built(whole: tuple[Path, Params], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Reader]:
     root = tmp_path_factory.mktemp("built")
+    shutil.copy(whole[0] / "params.yaml", root / "params.yaml")
     page.write(root, collect(*whole))
     return root / "report", Reader((root / "report/index.html").read_text(encoding="utf-8"))
 
@@ -212,7 +214,8 @@ def test_a_partial_page_names_what_is_missing(small: Path) -> None:
     ):
         assert words in reader.words
     assert reader.words.count("Nothing to show") == 2  # landscapes and audit
-    record = json.loads((small / "report/summary.json").read_text())
+    assert not (small / "report/summary.json").exists()
+    record = json.loads((small / "report/summary.partial.json").read_text())
     assert set(record["digits"]["finetune"]) == {"full"}
     assert record["digits"]["finetune"]["full"]["gap_share"] is None
     assert "`runs/finetune/digits-an-0/metrics.json`" in (small / "report/summary.md").read_text()
@@ -224,7 +227,47 @@ def test_a_partial_page_of_nothing(repository: Path, tmp_path: Path) -> None:
     reader = Reader((tmp_path / "report/index.html").read_text(encoding="utf-8"))
     assert "Partial page" in reader.words
     assert (tmp_path / "report/figures").is_dir() and (tmp_path / "report/tables").is_dir()
-    assert json.loads((tmp_path / "report/summary.json").read_text()) == {}
+    assert json.loads((tmp_path / "report/summary.partial.json").read_text()) == {}
+
+
+def test_a_partial_page_leaves_the_summary_that_git_keeps(small: Path, repository: Path) -> None:
+    report(small)
+    before = (small / "report/summary.json").read_bytes()
+    shutil.rmtree(small / "runs/finetune/digits-an-0")
+    report(small, partial=True)
+    assert (small / "report/summary.json").read_bytes() == before
+    assert (small / "report/summary.partial.json").read_bytes() != before
+    command = ["git", "check-ignore", "-q", "report/summary.partial.json"]
+    assert subprocess.run(command, cwd=repository).returncode == 0
+
+
+def test_the_page_says_where_the_average_was_chosen(small: Path) -> None:
+    path = small / "runs/finetune/digits-full-0/metrics.json"
+    storage.write_json(path, storage.read_json(path) | {"weights": "average"})
+    rows = storage.read_tsv(small / "runs/finetune/digits-full-0/epochs.tsv")
+    kinds = [{"weights": "average" if row["epoch"] == "2" else "raw"} for row in rows]
+    both = [row | kind for row, kind in zip(rows, kinds, strict=True)]
+    storage.write_tsv(small / "runs/finetune/digits-full-0/epochs.tsv", both)
+    report(small)
+    words = Reader((small / "report/index.html").read_text(encoding="utf-8")).words
+    assert words.count("moving average of the weights was chosen, not the weights, for Full labels (1 of 1 seed).") == 1
+    assert words.count("moving average of the weights was chosen") == 1
+
+
+def test_plots_are_files_that_the_report_stage_makes(built: tuple[Path, Reader], repository: Path) -> None:
+    content = YAML(typ="safe", pure=True).load((repository / "dvc.yaml").read_text())
+    outs = content["stages"]["report"]["outs"]
+    paths = [item for item in content["plots"] if isinstance(item, str)]
+    curves = {path: y for item in content["plots"] if isinstance(item, dict) for plot in item.values()
+              for path, y in plot["y"].items()}  # fmt: skip
+    assert paths and curves
+    for path in [*paths, *curves]:
+        assert any(path.startswith(f"{out}/") for out in outs), path
+        assert (built[0].parent / path).is_file(), path
+    grid = load(built[0].parent / "params.yaml").grid
+    for path, y in curves.items():
+        wanted = getattr(grid, y.removeprefix("${grid.").removesuffix("}"))
+        assert {"epoch", *wanted} <= set(storage.read_tsv(built[0].parent / path)[0]), path
 
 
 def test_two_datasets_stand_under_their_names(project: Maker, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 import json
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -102,7 +103,11 @@ def test_fine_tuning_against_its_own_head_is_paired(collected: Collected) -> Non
 
 
 def test_second_stage_is_paired_with_each_rival(collected: Collected) -> None:
-    found = {(row["rival"], row["start"]): row for row in tables.second_stage(collected, collected.datasets[0])}
+    found = {
+        (row["rival"], row["start"]): row
+        for row in tables.second_stage(collected, collected.datasets[0])
+        if row["subject"] == "lac"
+    }
     assert set(found) == {("plc", 0), ("lac-no_queue", 0), ("plc", 1)}
     for key, rival in ((("plc", 0), SECOND["plc"]), (("plc", 1), FIRST["plc"])):
         differences = [mine - theirs for mine, theirs in zip(SECOND["lac"], rival, strict=True)]
@@ -111,6 +116,30 @@ def test_second_stage_is_paired_with_each_rival(collected: Collected) -> None:
     one = found["lac-no_queue", 0]["test"]
     assert (one["mean"], one["std"], one["n"], one["ahead"]) == (pytest.approx(1.5), None, 1, 1)
     assert found["plc", 0]["epochs"] == [[6], [6]]
+
+
+def test_every_second_stage_arm_meets_every_rival_trained_on(collected: Collected) -> None:
+    # the arm without the queue scores 88.5 at seed 0; a strict rival, with LAC's threshold, 1 point below the other
+    plc = next(arm for arm in collected.of("lac", "digits") if arm.name == "plc")
+    strict = [
+        replace(run, key=f"{run.key}-strict", provenance={"method": {"threshold": 0.9}},
+                metrics=run.metrics | {"test": run.metrics["test"] | {"map": run.metrics["test"]["map"] - 1}})
+        for run in plc.runs
+    ]  # fmt: skip
+    arms = [*collected.arms, replace(plc, variant="strict", runs=tuple(strict))]
+    rows = tables.second_stage(replace(collected, arms=arms), collected.datasets[0])
+    found = {(row["subject"], row["rival"]): row for row in rows if not row["start"]}
+    assert set(found) == {
+        (subject, rival) for subject in ("lac", "lac-no_queue") for rival in ("plc", "plc-strict")
+    } | {("lac", "lac-no_queue")}
+    for subject, values in (("lac", SECOND["lac"]), ("lac-no_queue", (88.5,))):
+        for name, drop in (("plc", 0), ("plc-strict", 1)):
+            differences = [mine - theirs + drop for mine, theirs in zip(values, SECOND["plc"], strict=False)]
+            test = found[subject, name]["test"]
+            assert test["mean"] == pytest.approx(statistics.mean(differences)), (subject, name)
+            spread = pytest.approx(statistics.stdev(differences)) if len(differences) > 1 else None
+            assert (test["std"], test["n"]) == (spread, len(differences)), (subject, name)
+    assert found["lac", "plc-strict"]["thresholds"] == [[], [0.9]]
 
 
 def test_falls_are_from_the_best_epoch_to_the_last(collected: Collected) -> None:

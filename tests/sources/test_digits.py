@@ -1,12 +1,14 @@
 import itertools
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 from sklearn.datasets import load_digits
 
+from pipeline import seeds
 from pipeline.sources import digits
 from pipeline.table import Dataset
 
@@ -28,15 +30,37 @@ def test_splits_share_no_handwriting() -> None:
     inks = [(image / 16).astype(np.float32).tobytes() for image in source.images]
     label = dict(zip(inks, source.target, strict=True))
     assert len(label) == len(inks) == 1797
-    for seed in (0, 1):
-        pools = {split: digits.pool(split, seed) for split in ("train", "val", "test")}
-        assert [len(classes) for _, classes in pools.values()] == [1078, 270, 449]  # 60, 15 and 25 %
-        assert sorted(ink.tobytes() for images, _ in pools.values() for ink in images) == sorted(inks)
-        for images, classes in pools.values():
-            assert images.dtype == np.float32 and images.min() == 0 and images.max() == 1
-            assert all(label[ink.tobytes()] == value for ink, value in zip(images, classes, strict=True))
-            assert set(classes) == set(range(10))
-    assert not np.array_equal(digits.pool("val", 0)[0], digits.pool("val", 1)[0])
+    pools = {split: digits.pool(split) for split in ("train", "val", "test")}
+    assert [len(classes) for _, classes in pools.values()] == [1078, 270, 449]  # 60, 15 and 25 %
+    assert sorted(ink.tobytes() for images, _ in pools.values() for ink in images) == sorted(inks)
+    for images, classes in pools.values():
+        assert images.dtype == np.float32 and images.min() == 0 and images.max() == 1
+        assert all(label[ink.tobytes()] == value for ink, value in zip(images, classes, strict=True))
+        assert set(classes) == set(range(10))
+    order = seeds.numpy_generator(0, "digits", "pools").permutation(1797)  # the partition of seed 0, for every seed
+    assert np.array_equal(pools["test"][0], (source.images[np.sort(order[1348:])] / 16).astype(np.float32))
+
+
+def test_no_seed_lets_pretraining_see_handwriting_of_the_test_scenes(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[set[bytes]] = []
+    compose = digits.compose
+
+    def seen(ink: np.ndarray, *rest: Any) -> np.ndarray:
+        given.append({image.tobytes() for image in ink})
+        return compose(ink, *rest)
+
+    monkeypatch.setattr(digits, "compose", seen)
+    for seed in (3, 7):
+        digits.single(1, 24, seed, "train")
+    pretrained = given[0] | given[1]
+    for seed in (0, 3, 11):
+        del given[:]
+        pictures(read(seed=seed), (60, 85))  # the first val and the first test scene
+        assert len(given) == 2 and not pretrained & (given[0] | given[1])
+
+
+def test_there_is_no_raw_data_to_change() -> None:
+    assert digits.fingerprint(digits.Settings.model_validate(SIZES), Path(".")) is None
 
 
 # ---------------------------------------------------------------------------------------------- labels
@@ -78,8 +102,8 @@ def test_truth_is_what_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = range(0, 120, 3)
     for value in range(10):
 
-        def squares(split: str, seed: int, value: int = value) -> tuple[np.ndarray, np.ndarray]:
-            images, classes = pool(split, seed)
+        def squares(split: str, value: int = value) -> tuple[np.ndarray, np.ndarray]:
+            images, classes = pool(split)
             return np.ones_like(images) * (classes == value)[:, None, None], classes
 
         monkeypatch.setattr(digits, "pool", squares)

@@ -410,3 +410,35 @@ def test_no_setting_has_a_default(key):
     del block[key]
     with pytest.raises(ValidationError, match=key):
         voc.Settings.model_validate(block)
+
+
+# ---------------------------------------------------------------------------------------------- its state
+def test_the_fingerprint_tells_what_changed_but_not_where_it_lies(tmp_path):
+    def state(folder: Path, **changes) -> str:
+        return voc.fingerprint(settings(**changes), folder)
+
+    one, other = tree(tmp_path / "one"), tree(tmp_path / "deep" / "two")
+    before = state(one)
+    assert len(before) == 64 and before == state(other) == state(tmp_path, root="one")
+    assert state(one, classes=["cat"]) != before  # fewer lists are read
+    (other / "notes.txt").write_text("x")
+    (other / "JPEGImages" / "Thumbs.db").write_bytes(b"x")
+    (other / "ImageSets" / "Main" / "trainval.txt").write_text("x")
+    assert state(other) == before, "what is not read does not count"
+    edit(other, "cat_val.txt", lambda data: data.replace(b"2009_000004  1", b"2009_000004 -1"))
+    assert state(other) != before
+    picture = one / "JPEGImages" / "2009_000004.jpg"
+    whole = picture.read_bytes()
+    picture.write_bytes(whole + b"x")
+    assert state(one) != before
+    picture.write_bytes(whole)
+    assert state(one) == before
+    picture.rename(picture.with_name("2009_000005.jpg"))
+    assert state(one) != before
+
+
+@pytest.mark.parametrize("name", ["val.txt", "dog_train.txt"])
+def test_no_fingerprint_without_the_lists(tmp_path, name):
+    (tree(tmp_path) / "ImageSets" / "Main" / name).unlink()
+    with pytest.raises(SourceError, match=name):
+        voc.fingerprint(settings(), tmp_path)

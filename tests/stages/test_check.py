@@ -1,5 +1,6 @@
 """The preflight: each fault that would cost hours is found before anything runs, and named by its key."""
 
+import hashlib
 import re
 import shutil
 import subprocess
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline import config
+from pipeline import config, storage
 from pipeline.methods import base
 from pipeline.networks.network import Network
+from pipeline.sources import voc
 from stages import check, profile
 from tests import copies
 
@@ -92,6 +94,7 @@ VARIANT = {"dataset": "digits", "method": "an", "seed": 0, "set": {"stage": {}, 
         ),
         ({"methods/em": ...}, r"methods\.em: no such section"),
         ({"methods/em/default/alpha": "high"}, r"methods\.em\.default\.alpha: "),
+        ({"linear_init/digit": {"epochs": 3}}, r"linear_init\.digit: no dataset of that name"),
         ({"methods/em/voc": {"alfa": 0.1}}, r"methods\.em\.voc\.alfa: "),  # a dataset that the grid does not run
         # what a stage can give
         ({"grid/linear_init": EVERY}, r"grid\.linear_init: `lac` compares 2 views"),
@@ -133,6 +136,7 @@ VARIANT = {"dataset": "digits", "method": "an", "seed": 0, "set": {"stage": {}, 
         ),
         ({"prepare/digits/train": "many"}, r"prepare\.digits\.train: "),
         ({"backbone/digits": FILE}, r"backbone\.digits\.file: no file gone\.pth"),
+        ({"backbone/digits/size": 32}, r"backbone\.digits\.size: 32 is not prepare\.digits\.size, 48"),
     ],
 )
 def test_a_fault_is_named(project: Path, changes: dict[str, Any], message: str) -> None:
@@ -161,6 +165,79 @@ def test_the_folder_of_raw_data_must_exist(project: Path) -> None:
     assert "prepare.digits.root: no folder photos" in "\n".join(check.check(project)[0])
     (project / "photos").mkdir()
     assert "prepare.digits.root" not in "\n".join(check.check(project)[0])
+
+
+VOC = {"source": "voc", "difficult": "negative", "classes": None, "size": 48, "val_fraction": 0.2, "split_seed": 1200}
+
+
+def raw_data(folder: Path) -> None:
+    """Lists of 20 images in VOC layout; each picture is there, but none can be decoded."""
+    lists, pictures = folder / "ImageSets/Main", folder / "JPEGImages"
+    lists.mkdir(parents=True)
+    pictures.mkdir()
+    for part in ("train", "val"):
+        names = [f"{part}_{number}" for number in range(10)]
+        (lists / f"{part}.txt").write_text("\n".join(names))
+        (lists / f"cat_{part}.txt").write_text("\n".join(f"{name} 1" for name in names))
+        for name in names:
+            (pictures / f"{name}.jpg").write_bytes(b"jpeg")
+
+
+@pytest.mark.parametrize("home", [False, True])
+def test_lists_that_cannot_be_read_are_told_before_dvc_deletes_anything(
+    project: Path, monkeypatch: pytest.MonkeyPatch, home: bool
+) -> None:
+    monkeypatch.setenv("HOME", str(project))
+    edit(project, {"prepare/digits": VOC | {"root": "~/raw" if home else "raw"}})
+    raw_data(project / "raw")
+    params = config.load(project / "params.yaml")
+    assert check.data_problems(project, params) == []
+    (project / "raw/ImageSets/Main/cat_val.txt").write_text("val_0 1\nval_1 5\n")
+    (problem,) = check.data_problems(project, params)
+    assert problem == "prepare.digits: cat_val.txt:2: val_1 has label '5', expected 1, 0 or -1"
+    edit(project, {"prepare/digits/val_fraction": 0.01})
+    shutil.rmtree(project / "raw")
+    raw_data(project / "raw")
+    problems = check.data_problems(project, config.load(project / "params.yaml"))
+    assert problems == ["prepare.digits: no image in val"]
+
+
+def test_raw_data_that_changed_since_prepare_ran_is_told(project: Path) -> None:
+    edit(project, {"prepare/digits": VOC | {"root": "raw"}})
+    raw_data(project / "raw")
+    params = config.load(project / "params.yaml")
+    settings = voc.Settings.model_validate(VOC | {"root": "raw"})
+    report = project / "data/prepare/digits/report.json"
+    storage.write_json(report, {"raw_sha256": voc.fingerprint(settings, project)})
+    assert check.data_problems(project, params) == []
+    (project / "raw/JPEGImages/val_3.jpg").write_bytes(b"another")
+    told = ["prepare.digits: raw data of digits changed since prepare ran: dvc repro -f prepare@digits"]
+    assert check.data_problems(project, params) == told
+
+    def lock(block: dict[str, Any]) -> None:
+        stage = {"cmd": "x", "params": {"params.yaml": {"prepare.digits": block}}}
+        storage.write_json(project / "dvc.lock", {"schema": "2.0", "stages": {"prepare@digits": stage}})
+
+    lock(VOC | {"root": "raw"})
+    assert check.data_problems(project, params) == told
+    lock(VOC | {"root": "elsewhere"})  # DVC runs it again by itself
+    assert check.data_problems(project, params) == []
+    (project / "dvc.lock").unlink()
+    storage.write_json(report, {})
+    assert check.data_problems(project, params) == []
+
+
+def test_a_backbones_file_that_changed_is_told(project: Path) -> None:
+    edit(project, {"backbone/digits": FILE | {"file": "resnet.pth"}})
+    (project / "resnet.pth").write_bytes(b"weights")
+    params = config.load(project / "params.yaml")
+    storage.write_json(
+        project / "weights/digits/provenance.json", {"file_sha256": hashlib.sha256(b"weights").hexdigest()}
+    )
+    assert check.data_problems(project, params) == []
+    (project / "resnet.pth").write_bytes(b"others")
+    told = ["backbone.digits.file: resnet.pth changed since backbone ran: dvc repro -f backbone@digits"]
+    assert check.data_problems(project, params) == told
 
 
 def test_a_source_file_that_dvc_needs_must_exist(project: Path) -> None:
@@ -262,8 +339,9 @@ def test_without_dvc_it_says_so(project: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in Path(__file__).parents[2].glob("profiles/*.yaml")))
 def test_every_profile_passes_once_its_raw_data_is_named(project: Path, name: str) -> None:
+    raw_data(project / "raw")
     try:
-        profile.apply(project, name, "pipeline")  # any folder that is there
+        profile.apply(project, name, "raw")
     except config.ConfigError:
         profile.apply(project, name)  # reads no raw data
     assert check.check(project) == ([], [])

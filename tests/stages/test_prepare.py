@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 from pipeline.config import ConfigError
 from pipeline.images import ImageError, Pixels, decode, resize
 from pipeline.single_positive import literature
+from pipeline.sources import voc
 from pipeline.storage import StorageError
 from pipeline.table import SourceError, read_table
 from stages.prepare import prepare
@@ -100,6 +101,7 @@ def test_prepare_writes_table_pictures_and_report(project):
 
     report = json.loads((folder / "report.json").read_text())
     assert (report["dataset"], report["source"], report["size"]) == ("pets", "voc", 8)
+    assert report["raw_sha256"] == voc.fingerprint(voc.Settings.model_validate(VOC), root)
     train, test = report["splits"]["train"], report["splits"]["test"]
     assert (train["images"], report["splits"]["val"]["images"], test["images"]) == (3, 1, 3)
     assert test["labels_per_image"] == 1 and test["images_by_labels"] == [0, 3]

@@ -130,6 +130,29 @@ def test_an_edit_of_ones_own_is_not_overwritten(project: Path) -> None:
     assert not (project / "params.yaml.bak").exists()
 
 
+def test_an_edited_profile_can_be_applied_again(project: Path) -> None:
+    profile.apply(project, "photos", "raw")
+    mine = project / "profiles/photos.yaml"
+    mine.write_text(mine.read_text().replace("epochs: 3", "epochs: 4"))
+    profile.apply(project, "photos", "raw")
+    assert config.load(project / "params.yaml").settings("linear_init", "photos").epochs == 4
+    assert not (project / "params.yaml.bak").exists()
+    (project / "params.yaml").write_text(another((project / "params.yaml").read_text()))
+    mine.write_text(mine.read_text().replace("epochs: 4", "epochs: 5"))
+    with pytest.raises(config.ConfigError, match="--force"):
+        profile.apply(project, "photos", "raw")
+
+
+def test_a_profile_that_was_in_force_already_can_be_edited_and_applied(project: Path) -> None:
+    profile.apply(project, "default")  # writes nothing new
+    mine = project / "profiles/default.yaml"
+    git(project, "rm", "-q", "--cached", "params.yaml")
+    git(project, "commit", "-qm", "params.yaml is not kept")
+    mine.write_text(another(mine.read_text()))
+    profile.apply(project, "default")
+    assert (project / "params.yaml").read_text() == mine.read_text()
+
+
 def test_a_comment_of_ones_own_is_an_edit_too(project: Path) -> None:
     path = project / "params.yaml"
     path.write_text(path.read_text() + "# tried 26 epochs: worse\n")

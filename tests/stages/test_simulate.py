@@ -39,6 +39,7 @@ def project(tmp_path, repository):
     def make(prepared: Table, **settings) -> Path:
         yaml = YAML(typ="safe", pure=True)
         params = yaml.load((repository / "params.yaml").read_text())
+        params["prepare"]["toy"] = {}  # else it is no dataset
         params["simulate"]["toy"] = {"protocol": "seeded", "draw": 0, "seed": 1200, "empty_rows": "keep"} | settings
         with open(tmp_path / "params.yaml", "w") as file:
             yaml.dump(params, file)

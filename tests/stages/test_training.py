@@ -239,7 +239,7 @@ def test_a_method_is_given_its_label_set(
     observed, problem = given[0]
     assert np.array_equal(observed.numpy(), expected)
     assert problem.observed_counts.tolist() == (expected == 1).sum(0).tolist()
-    assert (problem.n, problem.classes, problem.expected_positives) == (20, finished.CLASSES, 2.8)
+    assert (problem.n, problem.classes, problem.expected_positives) == (20, finished.CLASSES, 2.94)
 
 
 def test_a_run_repeats_its_bytes_and_another_seed_differs(project: Project) -> None:

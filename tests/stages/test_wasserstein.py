@@ -43,6 +43,7 @@ def result(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> dict[s
         "record": storage.read_json(folder / "wasserstein.json"),
         "per_class": storage.read_tsv(folder / "per_class.tsv"),
         "epochs": storage.read_tsv(folder / "epochs.tsv"),
+        "class_epochs": storage.read_tsv(folder / "class_epochs.tsv"),
         "summary": (folder / "summary.md").read_text(),
     }
 
@@ -103,6 +104,22 @@ def test_epochs_of_val_always_and_of_train_where_kept(result: dict[str, Any]):
         pooled = groups(result, logits, row["split"], range(len(finished.CLASSES)))
         assert float(row["pooled"]) == pytest.approx(area(*pooled), rel=1e-9)
         assert row["selected"] == str(int(row["epoch"] == str(finished.CHOSEN)))
+        assert row["reason"] == ""
+
+
+def test_every_kept_epoch_is_measured_class_by_class(result: dict[str, Any]):
+    places = [(row["stage"], row["key"], row["split"], row["epoch"]) for row in result["epochs"]]
+    found = [(row["stage"], row["key"], row["split"], row["epoch"]) for row in result["class_epochs"]]
+    assert found == [place for place in places for _ in finished.CLASSES]
+    for row in result["class_epochs"]:
+        assert list(row) == [
+            "stage", "key", "method", "epoch", "split", "class", "distance", "n_positive", "n_negative", "reason"
+        ]  # fmt: skip
+        logits = result["held"][row["stage"], row["key"]][f"epochs_{row['split']}"][int(row["epoch"]) - 1]
+        c = finished.CLASSES.index(row["class"])
+        positive, negative = groups(result, logits, row["split"], range(c, c + 1))
+        assert (int(row["n_positive"]), int(row["n_negative"])) == (len(positive), len(negative))
+        assert float(row["distance"]) == pytest.approx(area(positive, negative), rel=1e-9)
 
 
 def test_runs_are_compared_with_the_grid_runs_of_their_stage(result: dict[str, Any]):
@@ -135,15 +152,34 @@ def test_a_class_without_hidden_positives_is_null_with_its_reason(tmp_path: Path
     row = next(row for row in storage.read_tsv(folder / "per_class.tsv") if row["class"] == "owl")
     assert (row["distance"], row["n_pos"]) == ("", "0")
     assert row["reason"] == "no hidden positive among the unannotated cells"
+    by_epoch = [row for row in storage.read_tsv(folder / "class_epochs.tsv") if row["class"] == "owl"]
+    assert len(by_epoch) == finished.EPOCHS  # of val; train's were not kept
+    assert {(row["distance"], row["n_positive"], row["reason"]) for row in by_epoch} == {
+        ("", "0", "no hidden positive among the unannotated cells")
+    }
     run = storage.read_json(folder / "wasserstein.json")["runs"][0]
     assert run["train"]["per_class"][2] is None and run["train"]["share_of_classes_above"] == {}
     assert "Warning: 2 classes have no distance on train" in (folder / "summary.md").read_text()
 
 
+def test_an_epoch_without_a_distance_has_its_reason(tmp_path: Path, repository: Path):
+    finished.write_params(tmp_path, repository, grid=finished.grid(), variants=finished.no_variants())
+    table, observed = finished.write_data(tmp_path)
+    table.truth[:] = observed["single"] == 1  # nothing is hidden
+    finished.write_table(tmp_path / "data/prepare/digits/table.h5", table)
+    finished.write_run(tmp_path, "linear_init", "digits-an-0", table, observed["single"], seed=1, labelled=False)
+    wasserstein(tmp_path, "digits", 0)
+    rows = storage.read_tsv(tmp_path / "analyses/wasserstein/digits-0/epochs.tsv")
+    assert len(rows) == finished.EPOCHS
+    assert {(row["pooled"], row["mean_over_defined"], row["reason"]) for row in rows} == {
+        ("", "", "no hidden positive among the unannotated cells")
+    }
+
+
 def test_same_inputs_same_bytes(result: dict[str, Any]):
     folder = result["root"] / "analyses" / "wasserstein" / "digits-0"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert before.keys() == {"wasserstein.json", "per_class.tsv", "epochs.tsv", "summary.md"}
+    assert before.keys() == {"wasserstein.json", "per_class.tsv", "epochs.tsv", "class_epochs.tsv", "summary.md"}
     wasserstein(result["root"], "digits", 0)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
