@@ -15,7 +15,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 repro: $(READY) ## run what is stale, raw images to report; PROFILE=name uses profiles/name.yaml, ROOT=folder its raw data
-	@if [ -n "$(ROOT)" ] && [ -z "$(PROFILE)" ]; then echo "ROOT needs PROFILE: make repro PROFILE=voc ROOT=folder" >&2; exit 2; fi
+	@if [ -n "$(ROOT)" ] && [ -z "$(PROFILE)" ]; then echo "ROOT needs PROFILE: make repro PROFILE=voc_photos ROOT=folder" >&2; exit 2; fi
 	@began=$$(date +%s); export $(RUN); \
 	$(if $(PROFILE),python -m stages.profile "$(PROFILE)" $(if $(ROOT),--root "$(ROOT)") &&) \
 	python -m stages.check && dvc repro && \

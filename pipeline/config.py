@@ -505,7 +505,8 @@ def parse(content: Any, name: str = "params.yaml") -> Params:
     for stage in _SECTIONS:
         section = getattr(params, stage)
         blocks = [key for key in section if key != "default" or stage not in BY_DATASET]
-        for dataset in [*blocks, *(name for name in params.grid.datasets if name not in section)]:
+        absent = [] if "default" in blocks else [name for name in params.grid.datasets if name not in section]
+        for dataset in [*blocks, *absent]:
             try:
                 params.settings(stage, dataset)
             except ConfigError as error:
@@ -541,5 +542,5 @@ def load(path: str | Path = "params.yaml") -> Params:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from error
     except (YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not YAML 1.2: {error}") from error
+        raise ConfigError(f"{path}: not YAML 1.2: {' '.join(str(error).split())}") from error
     return parse(content, str(path))

@@ -505,8 +505,9 @@ def main(argv: list[str] | None = None) -> int:
         for folder in leftovers:
             shutil.rmtree(folder)
             print(f"removed {folder}")
-    elif leftovers:
-        names = ", ".join(str(folder) for folder in leftovers)
+    elif leftovers and not problems:  # a fault in params.yaml may be why their runs are not asked for
+        more = f" and {len(leftovers) - 3} more" if len(leftovers) > 3 else ""
+        names = ", ".join(str(folder) for folder in leftovers[:3]) + more
         print(
             f"warning: left by runs that params.yaml no longer asks for: {names}; nothing shows them, but they lie in "
             "folders that analyses depend on. `python -m stages.check --remove-leftovers` deletes them.",

@@ -186,6 +186,13 @@ def apply(root: Path, name: str, raw: str | None = None, *, force: bool = False)
     if raw is not None and not (root / Path(raw).expanduser()).is_dir():
         raise ConfigError(f"--root: {raw} is not a folder")
     text = compose(root, name, raw)
+    content = YAML(typ="safe", pure=True).load(text)
+    for dataset, block in _blocks_with_root(content).items():
+        if dataset in content["grid"]["datasets"] and not (root / Path(block["root"]).expanduser()).is_dir():
+            raise ConfigError(
+                f"prepare.{dataset}.root: {block['root']} is not a folder; name that of the raw data with --root "
+                f"(make repro PROFILE={name} ROOT=<folder>)"
+            )
     path = root / PARAMS
     now = path.read_text(encoding="utf-8") if path.exists() else None
     if now != text and now is not None and not is_kept_elsewhere(root, now):

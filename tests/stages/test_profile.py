@@ -41,6 +41,7 @@ def project(tmp_path: Path, repository: Path) -> Path:
     assert digits
     (tmp_path / "profiles/photos.yaml").write_text(f"{PHOTOS}backbone:\n  photos: {digits[1]}\n")
     (tmp_path / "raw").mkdir()
+    (tmp_path / "null_device").mkdir()
     git(tmp_path, "init", "-q")
     git(tmp_path, "add", "params.yaml", "profiles")
     git(tmp_path, "commit", "-qm", "start")
@@ -109,6 +110,16 @@ def test_a_wrong_request_changes_nothing(project: Path, name: str, raw: str | No
     before = (project / "params.yaml").read_bytes()
     with pytest.raises(config.ConfigError, match=message):
         profile.apply(project, name, raw)
+    assert (project / "params.yaml").read_bytes() == before
+
+
+def test_a_folder_that_is_not_there_is_refused_before_anything_is_written(project: Path) -> None:
+    (project / "null_device").rmdir()
+    before = (project / "params.yaml").read_bytes()
+    with pytest.raises(
+        config.ConfigError, match=r"prepare\.photos\.root: null_device is not a folder; .*ROOT=<folder>"
+    ):
+        profile.apply(project, "photos")
     assert (project / "params.yaml").read_bytes() == before
 
 
