@@ -201,7 +201,7 @@ class Training(Strict):
     """Whether eval-mode train logits of every epoch are stored (audits by round, Wasserstein by epoch)."""
 
     @model_validator(mode="after")
-    def _search_only_where_asked(self) -> Self:
+    def _patience_counts_epochs(self) -> Self:
         if self.early_stop.rule == "patience" and self.early_stop.amount < 1:
             raise ValueError("early_stop.amount counts epochs under `patience`: at least 1")
         return self

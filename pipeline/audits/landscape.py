@@ -74,11 +74,6 @@ def filter_normalise(raw: Tensors, parameters: Tensors) -> Tensors:
     return result
 
 
-def directions(network: nn.Module, generator: torch.Generator) -> Tensors:
-    """Return one filter-normalised Gaussian direction; arguments as ``raw_directions``."""
-    return filter_normalise(raw_directions(network, generator), _weights(network))
-
-
 def digest(tensors: Tensors) -> str:
     """Return the hexadecimal SHA-256 of tensors and their names: equal for equal draws."""
     result = hashlib.sha256()

@@ -41,7 +41,8 @@ def mean_softplus(outputs: dict[str, torch.Tensor], _: dict[str, torch.Tensor]) 
 
 
 def directions(network: nn.Module, seed: int) -> dict[str, torch.Tensor]:
-    return landscape.directions(network, torch.Generator().manual_seed(seed))
+    raw = landscape.raw_directions(network, torch.Generator().manual_seed(seed))
+    return landscape.filter_normalise(raw, {name: value.detach() for name, value in network.named_parameters()})
 
 
 @pytest.mark.parametrize("case", GOLDEN[:2], ids=lambda case: case["name"])
