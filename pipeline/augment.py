@@ -27,6 +27,55 @@ def flips(n: int, seed: int, epoch: int, view: str) -> np.ndarray:
     return seeds.numpy_generator(seed, "flip", view, epoch).random(n) < 0.5
 
 
+def boxes(n: int, height: int, width: int, smallest: float, seed: int, epoch: int, view: str) -> np.ndarray:
+    """Draw crop boxes as random resized cropping does: area, then aspect ratio in [3/4, 4/3], then place.
+
+    Differs from torchvision's: where a side would be longer than the image's, the aspect ratio gives way and the area
+    stays; theirs draws both again.
+
+    Args:
+        n: Images.
+        height: H, pixels.
+        width: W, pixels.
+        smallest: Smallest area as a fraction of the image's, in (0, 1].
+        seed: The run's seed.
+        epoch: Epoch, from 1.
+        view: Name of the view; views are cropped independently.
+
+    Returns:
+        (n, 4) int64 boxes (left, top, right, bottom; right and bottom exclusive), of at least one pixel, within the
+        image; sides are rounded.
+    """
+    area, ratio, x, y = seeds.numpy_generator(seed, "crop", view, epoch).random((4, n))
+    area = (smallest + (1 - smallest) * area) * height * width
+    ratio = (4 / 3) ** (2 * ratio - 1)  # width over height, uniform in its logarithm
+    ratio = np.clip(ratio, area / height**2, width**2 / area)
+    wide = np.clip(np.round(np.sqrt(area * ratio)), 1, width).astype(np.int64)
+    high = np.clip(np.round(np.sqrt(area / ratio)), 1, height).astype(np.int64)
+    left, top = (x * (width - wide + 1)).astype(np.int64), (y * (height - high + 1)).astype(np.int64)
+    return np.column_stack([left, top, left + wide, top + high])
+
+
+def cropped(images: Tensor, boxes: np.ndarray) -> Tensor:
+    """Cut a box from each image and bring it to the images' size, bilinearly, with antialiasing.
+
+    Args:
+        images: (B, 3, H, W) uint8.
+        boxes: (B, 4) boxes as `boxes` returns them.
+
+    Returns:
+        (B, 3, H, W) uint8.
+    """
+    from torchvision.transforms.v2 import functional  # a second of imports that most runs need not pay
+
+    size = list(images.shape[2:])
+    each = [
+        functional.resized_crop(image, int(top), int(left), int(bottom - top), int(right - left), size)
+        for image, (left, top, right, bottom) in zip(images, boxes, strict=True)
+    ]
+    return torch.stack(each)
+
+
 def normalise(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
     """Return float images (x / 255 - mean) / std.
 

@@ -20,13 +20,14 @@ class Outputs:
     embeddings: Tensor | None = None
     """(V, B, C, E) label embeddings of unit length."""
     maps: Tensor | None = None
-    """(V, B, C, h, w) class maps, logits by place."""
+    """(V, B, C, h, w) class maps, logits by place, whose mean over places is the logit (before any boost)."""
     geometry: Tensor | None = None
-    """(V, B, 5) crop box (left, top, right, bottom, in pixels of the packed image) and flip, 0 or 1."""
+    """(V, B, 5) crop box (left, top, right, bottom, as fractions of the whole image's width and height, in [0, 1]) and
+    whether the cropped view was mirrored, 0 or 1. The whole image is (0, 0, 1, 1, 0)."""
     posterior: Tensor | None = None
     """(V, B, C, 2, D) mean and raw scale of a bottleneck on each label."""
-    parameters: Tensor | None = None
-    """(V, B, C, 2) raw parameters of a distribution over each label."""
+    parameters: tuple[Tensor, ...] | None = None
+    """The network's weights in training: its parameters of two or more axes, head and backbone; no view axis."""
 
 
 @dataclass(frozen=True)
@@ -41,3 +42,5 @@ class Problem:
     """(C,) int64, observed positives of each class in the training split."""
     expected_positives: float | None
     """Labels per image as given in params, or None where nobody claims to know them."""
+    width: int | None = None
+    """D, width of the backbone's features; None where no network is at hand."""

@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -68,14 +69,31 @@ class Checkpoint:
         """Return what was saved last, or None."""
         return storage.read_torch(self.path) if self.path.exists() else None
 
-    def save(self, content: dict[str, Any]) -> None:
-        """Save tensors and plain values, unless the last write was less than ``interval`` seconds ago."""
-        if time.monotonic() - self.written >= self.interval:
+    @property
+    def folder(self) -> Path:
+        """A folder beside the file for state too large for it; made when asked for."""
+        path = self.path.with_suffix("")
+        path.mkdir(exist_ok=True)
+        return path
+
+    def save(self, content: dict[str, Any], *, at_once: bool = False) -> None:
+        """Save tensors and plain values, unless the last write was less than ``interval`` seconds ago.
+
+        Args:
+            content: What `load` will return.
+            at_once: Whether to save whatever the time.
+        """
+        if at_once or time.monotonic() - self.written >= self.interval:
             storage.write_torch(self.path, content)
             self.written = time.monotonic()
 
+    def empty(self) -> None:
+        """Delete the folder: no epoch follows that would read it."""
+        shutil.rmtree(self.path.with_suffix(""), ignore_errors=True)
+
     def discard(self) -> None:
-        """Delete the file: the run has succeeded."""
+        """Delete the file and the folder: the run has succeeded."""
         self.path.unlink(missing_ok=True)
+        self.empty()
         self._lock_path.unlink(missing_ok=True)
         self._lock.close()

@@ -25,12 +25,21 @@ class Rows(Protocol):
 class Inputs(Protocol):
     """The images of one split, as a network reads them."""
 
+    @property
+    def provides(self) -> frozenset[str]:
+        """Words of a method's ``needs`` that these inputs meet."""
+        ...
+
     def __len__(self) -> int:
         """Return the number of images."""
         ...
 
     def views(self, index: np.ndarray, names: tuple[str, ...], seed: int, epoch: int) -> Tensor:
         """Return the views of a batch, all of the first view, then all of the second: (V*B, ...)."""
+        ...
+
+    def geometry(self, index: np.ndarray, names: tuple[str, ...], seed: int, epoch: int) -> Tensor:
+        """Return where those views lie in the whole image, (V, B, 5); see `Outputs`."""
         ...
 
     def plain(self, index: np.ndarray) -> Tensor:
@@ -56,9 +65,19 @@ class FeatureInputs:
         self.features = torch.from_numpy(features)
         self.mirrored = torch.from_numpy(mirrored) if flip and mirrored is not None else None
 
+    provides: frozenset[str] = frozenset()
+
     def __len__(self) -> int:
         """Return N."""
         return len(self.features)
+
+    def geometry(self, index: np.ndarray, names: tuple[str, ...], seed: int, epoch: int) -> Tensor:
+        """Refuse: a feature has no place.
+
+        Raises:
+            ConfigError: Always.
+        """
+        raise ConfigError("cached features have no geometry: train this method on images")
 
     def views(self, index: np.ndarray, names: tuple[str, ...], seed: int, epoch: int) -> Tensor:
         """Return (B, D) features; see `Inputs`.
@@ -98,6 +117,7 @@ class ImageInputs:
         mean: Channel means of the normalisation, in [0, 1].
         std: Channel deviations.
         flip: Whether views are mirrored with probability 0.5.
+        crop: Smallest area of the weak view's random crop, as a fraction of the image's; 1: none.
         strong: Settings of the strong view, or None.
     """
 
@@ -109,11 +129,15 @@ class ImageInputs:
         std: tuple[float, ...],
         *,
         flip: bool = False,
+        crop: float = 1.0,
         strong: StrongView | None = None,
     ) -> None:
         self.pixels, self.rows, self.flip = pixels, rows, flip
+        self.crop = {"weak": crop, "strong": strong.crop if strong else 1.0}
         self.mean, self.std = torch.tensor(mean).view(3, 1, 1), torch.tensor(std).view(3, 1, 1)
         self.strong = augment.StrongAugmentation(strong) if strong else None
+
+    provides: frozenset[str] = frozenset({"geometry"})
 
     def __len__(self) -> int:
         """Return N."""
@@ -146,6 +170,8 @@ class ImageInputs:
         for place, name in enumerate(names):
             stream = f"{name}_{place}"
             view = images
+            if self._crops(name):
+                view = augment.cropped(view, self._boxes(images.shape, index, name, place, seed, epoch))
             if self.flip:
                 mirrored = torch.from_numpy(augment.flips(len(self), seed, epoch, stream)[index])
                 view = torch.where(mirrored.view(-1, 1, 1, 1), view.flip(3), view)
@@ -158,6 +184,42 @@ class ImageInputs:
                 raise ConfigError(f"no view is called {name!r}; there are weak and strong")
             views.append(view)
         return augment.normalise(torch.cat(views), self.mean, self.std)
+
+    def geometry(self, index: np.ndarray, names: tuple[str, ...], seed: int, epoch: int) -> Tensor:
+        """Return where the views of a batch lie in the whole image.
+
+        Args:
+            index: (B,) rows of the split.
+            names: Views, as given to `views`.
+            seed: The run's seed.
+            epoch: Epoch, from 1.
+
+        Returns:
+            (V, B, 5) float32: crop box (left, top, right, bottom, as fractions of the image's width and height), then
+            whether the cropped view was mirrored, 0 or 1.
+        """
+        height, width = self.pixels[self.rows[:1]].shape[1:3]
+        shape, whole = (len(index), 3, height, width), np.array([width, height, width, height])
+        places = []
+        for place, name in enumerate(names):
+            boxes = self._boxes(shape, index, name, place, seed, epoch)
+            mirrored = np.zeros(len(index), bool)
+            if self.flip:
+                mirrored = augment.flips(len(self), seed, epoch, f"{name}_{place}")[index]
+            places.append(torch.from_numpy(np.column_stack([boxes / whole, mirrored]).astype(np.float32)))
+        return torch.stack(places)
+
+    def _crops(self, name: str) -> bool:
+        return self.crop.get(name, 1.0) < 1
+
+    def _boxes(
+        self, shape: tuple[int, ...], index: np.ndarray, name: str, place: int, seed: int, epoch: int
+    ) -> np.ndarray:
+        """Return the (B, 4) crop boxes of one view of (B, 3, H, W) images."""
+        height, width = shape[2:]
+        if not self._crops(name):
+            return np.tile(np.array([0, 0, width, height]), (len(index), 1))
+        return augment.boxes(len(self), height, width, self.crop[name], seed, epoch, f"{name}_{place}")[index]
 
 
 def batches(n: int, batch_size: int, order: np.ndarray | None = None) -> Iterator[np.ndarray]:

@@ -1,8 +1,8 @@
 """The only reader and writer of files between stages: atomic, strict, byte-deterministic.
 
 Every writer fills a temporary name in the target's folder, fsyncs it and renames it over the target, so that an
-interrupted run leaves the earlier file as it was. HDF5 files carry ``complete = 1`` once they are whole; readers open
-them in mode "r" and refuse a file without that mark.
+interrupted run leaves the earlier file as it was; only `open_array` changes a file, the run's own. HDF5 files carry
+``complete = 1`` once they are whole; readers open them in mode "r" and refuse a file without that mark.
 """
 
 import csv
@@ -259,3 +259,28 @@ def put(file: "h5py.File", name: str, array: Any, *, axes: str, units: str, comp
 def strings(dataset: Any) -> list[str]:
     """Return a string dataset of an HDF5 file as Python strings."""
     return [str(text) for text in dataset.asstr()[()]]
+
+
+# ---------------------------------------------------------------------------------------------- arrays in place
+def open_array(path: str | Path, shape: tuple[int, ...], dtype: str) -> np.memmap:
+    """Open an array on disk that is changed in place: a run's own state, never what another stage reads.
+
+    Args:
+        path: A file of nothing but the values, in C order; where it is absent it is made, all zeros. A made one takes
+            disk as values are written, no sooner.
+        shape: Shape of the array, at least one value.
+        dtype: Its type, as numpy calls it.
+
+    Returns:
+        The array, memory-mapped; what is written is in the file once ``flush`` has returned.
+
+    Raises:
+        StorageError: The file has another size.
+    """
+    path, size = Path(path), math.prod(shape) * np.dtype(dtype).itemsize
+    if not path.exists():
+        with _replacing(path) as temporary, open(temporary, "wb") as file:
+            file.truncate(size)
+    if path.stat().st_size != size:
+        raise StorageError(f"{path}: {path.stat().st_size} bytes, where {shape} of {dtype} are {size}")
+    return np.memmap(path, dtype, "r+", shape=shape)

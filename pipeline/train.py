@@ -152,6 +152,7 @@ def train(
     device: torch.device,
     name: str,
     epochs: int | None = None,
+    inherited: dict[str, Tensor] | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> History:
     """Train a network by a method.
@@ -169,6 +170,7 @@ def train(
         device: Where to train.
         name: The run's name, for progress and errors.
         epochs: Epochs, if other than the stage's (a trial of the learning-rate search).
+        inherited: State of the method as an earlier stage left it; what the method's ``carries`` names is taken over.
         checkpoint: Where to keep the state after each epoch, or None.
 
     Returns:
@@ -178,10 +180,17 @@ def train(
         TrainingError: A loss, or a logit after an epoch, is not finite.
     """
     total = epochs or settings.epochs
-    check_needs(name, method, network.provides() | {"epoch_logits"})
+    check_needs(
+        name, method, network.provides() | images.provides | {"epoch_logits", *(["disk"] if checkpoint else [])}
+    )
     network.to(device).train()
     method.to(device)
     observed = observed.to(device)
+    method.begin_training(observed)
+    if inherited is not None:
+        method.inherit(inherited)
+    if checkpoint and "disk" in method.needs:
+        method.open_disk(checkpoint.folder)
     network.freeze(settings.freeze, settings.batch_norm == "frozen")
     average = MovingAverage(network, settings.ema) if settings.ema else None
     steps = len(epoch_batches(len(images), settings, seed, 1))
@@ -224,8 +233,13 @@ def train(
         for index in tqdm(cut, f"{name} epoch {epoch}/{total}", leave=False, disable=None):
             answer = network(images.views(index, method.views, seed, epoch).to(device))
             views = {key: value.unflatten(0, (len(method.views), len(index))) for key, value in answer.items()}
+            given: dict[str, Any] = dict(views)
+            if "geometry" in method.needs:
+                given["geometry"] = images.geometry(index, method.views, seed, epoch).to(device)
+            if "parameters" in method.needs:
+                given["parameters"] = network.weights()
             at = torch.from_numpy(index).to(device)
-            terms = method(Outputs(**views), observed[at], at)
+            terms = method(Outputs(**given), observed[at], at)
             loss = torch.stack(list(terms.values())).sum()
             if not torch.isfinite(loss):
                 raise TrainingError(f"{name}: epoch {epoch}: loss is not finite: {_values(terms)}")
@@ -269,8 +283,10 @@ def train(
             history.state, history.method = cpu_state(winner), trained_by
         tqdm.write(f"{name}  epoch {epoch}/{total}  loss {row['loss']:.4f}  val {value:.2f}")
         if checkpoint:
+            method.flush()
             checkpoint.save(
-                {"parts": {key: part.state_dict() for key, part in parts.items()}, "history": vars(history)}
+                {"parts": {key: part.state_dict() for key, part in parts.items()}, "history": vars(history)},
+                at_once="disk" in method.needs,  # what lies on disk is one epoch old at most
             )
     return history
 

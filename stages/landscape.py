@@ -48,11 +48,11 @@ def landscape(root: Path, dataset: str, method: str, seed: int) -> None:
     device = entry.device()
 
     observed = _observed(root / "data" / "simulate" / dataset / "observed.h5", base.load(method).labels, train)
-    known = problem(params, dataset, table.classes, observed)
+    network = networks.restore(run / "weights.pt").to(device)
+    known = problem(params, dataset, table.classes, observed, network.architecture["width"])
     charged = base.build(method, params.method(method, dataset), known).to(device).eval()
     state = storage.read_torch(run / "method.pt")
     charged.load_state_dict(state)
-    network = networks.restore(run / "weights.pt").to(device)
 
     index = sample(len(train), settings.images, settings.direction_seed, dataset)
     pixels = images.Pixels(root / "data" / "prepare" / dataset / "images.h5")
@@ -60,9 +60,7 @@ def landscape(root: Path, dataset: str, method: str, seed: int) -> None:
     batches = [pictures.plain(index[part]).to(device) for part in inputs.batches(len(index), settings.batch_size)]
     difference = _stored_difference(run / "logits.h5", network, batches, index)
 
-    loss = own_loss(
-        charged, torch.from_numpy(observed[index]).to(device), torch.from_numpy(index).to(device), pixels.shape
-    )
+    loss = own_loss(charged, torch.from_numpy(observed[index]).to(device), torch.from_numpy(index).to(device))
     raw = {axis: landscapes.raw_directions(network, _stream(settings.direction_seed, axis)) for axis in ("x", "y")}
     weights = {name: parameter.detach() for name, parameter in network.named_parameters()}
     x, y = (landscapes.filter_normalise(raw[axis], weights) for axis in ("x", "y"))
@@ -106,7 +104,7 @@ def sample(n: int, size: int, seed: int, dataset: str) -> np.ndarray:
     return np.sort(generator.choice(n, size=min(n, size), replace=False)).astype(np.int64)
 
 
-def own_loss(method: Method, observed: Tensor, index: Tensor, shape: tuple[int, ...]) -> landscapes.Loss:
+def own_loss(method: Method, observed: Tensor, index: Tensor) -> landscapes.Loss:
     """Return the method's loss over all images at once, of outputs and parameters.
 
     Args:
@@ -114,20 +112,20 @@ def own_loss(method: Method, observed: Tensor, index: Tensor, shape: tuple[int, 
             same random stream, whatever the method writes or draws while it is called.
         observed: (B, C) labels that the method was given.
         index: (B,) rows of the training split.
-        shape: (N, H, W, 3) shape of the packed images, for the crop box of views that are not cropped.
 
     Returns:
         The loss for the landscape.
     """
     state = {name: value.detach().clone() for name, value in method.state_dict().items()}
     views = len(method.views)
-    box = torch.tensor([0, 0, shape[2], shape[1], 0], dtype=torch.float32, device=observed.device)
+    whole = torch.tensor([0.0, 0, 1, 1, 0], device=observed.device)
 
-    def loss(outputs: Mapping[str, Tensor], _: Mapping[str, Tensor]) -> float:
+    def loss(outputs: Mapping[str, Tensor], parameters: Mapping[str, Tensor]) -> float:
         method.load_state_dict(state)
-        given = {name: tensor.expand(views, *tensor.shape) for name, tensor in outputs.items()}
+        given: dict[str, Any] = {name: tensor.expand(views, *tensor.shape) for name, tensor in outputs.items()}
+        given["parameters"] = tuple(each for each in parameters.values() if each.ndim > 1)
         if "geometry" in method.needs:
-            given["geometry"] = box.expand(views, len(index), 5)
+            given["geometry"] = whole.expand(views, len(index), 5)
         with torch.no_grad(), torch.random.fork_rng():
             torch.manual_seed(0)
             terms = method(Outputs(**given), observed, index)

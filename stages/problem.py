@@ -7,7 +7,7 @@ from pipeline.batch import Problem
 from pipeline.config import Params
 
 
-def problem(params: Params, dataset: str, classes: tuple[str, ...], observed: np.ndarray) -> Problem:
+def problem(params: Params, dataset: str, classes: tuple[str, ...], observed: np.ndarray, width: int | None) -> Problem:
     """Describe a training problem.
 
     Args:
@@ -15,10 +15,11 @@ def problem(params: Params, dataset: str, classes: tuple[str, ...], observed: np
         dataset: Name of the dataset.
         classes: Class names.
         observed: (N, C) labels of the training split as the method sees them.
+        width: D of the network's features.
 
     Returns:
         The problem.
     """
     density = params.expected_positives.get(dataset)
     counts = torch.from_numpy((observed == 1).sum(0).astype(np.int64))
-    return Problem(len(observed), classes, counts, density.value if density else None)
+    return Problem(len(observed), classes, counts, density.value if density else None, width)

@@ -74,7 +74,7 @@ def job(root: Path, stage: str, dataset: str, method: str, seed: int, variant: s
 def image_inputs(run: Job, network: Network) -> dict[str, Inputs]:
     """Return packed images of the three splits, normalised as the network's backbone wants them."""
     pixels = images.Pixels(run.root / "data" / "prepare" / run.dataset / "images.h5")
-    common = {"flip": run.settings.flip, "strong": run.settings.strong}
+    common = {"flip": run.settings.flip, "crop": run.settings.crop, "strong": run.settings.strong}
     return {
         split: ImageInputs(
             pixels, run.table.rows(split), network.mean, network.std, **(common if split == "train" else {})
@@ -111,13 +111,13 @@ def execute(
             raise storage.StorageError(f"{file.filename}: its rows or classes are not the table's; run simulate again")
     at = {split: run.table.rows(split) for split in ("train", "val", "test")}
     labels = observed[kind.labels][at["train"]]
-    known = problem(run.params, run.dataset, run.table.classes, labels)
-    base.build(run.method, run.own, known)  # bad settings stop here, before a network is built
     _refuse_too_much(run, len(at["train"]), len(run.table.classes))
     score = scorer(run, observed["single"])
     network = _fresh(run, make)
-    base.check_needs(run.method, kind, network.provides() | {"epoch_logits"})
+    known = problem(run.params, run.dataset, run.table.classes, labels, network.architecture["width"])
+    base.build(run.method, run.own, known)  # bad settings stop here
     splits = inputs(network)
+    base.check_needs(run.method, kind, network.provides() | splits["train"].provides | {"epoch_logits", "disk"})
     code = [*Path(__file__).parent.glob("*.py"), *(Path(__file__).parents[1] / "pipeline").rglob("*.py")]
     also = [run.root / "data" / "prepare" / run.dataset / "table.h5", *([inherited] if inherited else [])]
     values = [run.settings.model_dump(), run.own, known.expected_positives, run.seed, run.stage]
@@ -127,8 +127,6 @@ def execute(
 
     def fit(rate: float, epochs: int | None) -> tuple[History, Network, base.Method]:
         network, method = _fresh(run, make), base.build(run.method, run.own, known)
-        if inherited:
-            method.inherit(storage.read_torch(inherited))
         name = f"{run.stage}-{run.key}-{print_}-{rate:g}-{epochs}.pt"
         checkpoints.append(Checkpoint(scratch(run.root) / name))
         try:
@@ -145,6 +143,7 @@ def execute(
                 device=device,
                 name=f"{run.stage} {run.key} lr {rate:g}",
                 epochs=epochs,
+                inherited=storage.read_torch(inherited) if inherited else None,
                 checkpoint=checkpoints[-1],
             )
         except TrainingError as error:
@@ -152,6 +151,7 @@ def execute(
                 raise
             tqdm.write(f"{error}; the search goes on without this rate")
             history = History()  # no epoch, and a score below any other
+        checkpoints[-1].empty()  # a finished trial's, before the next one fills another
         return history, network, method
 
     rate, (history, network, method), trials = search.choose(

@@ -13,12 +13,12 @@ from pipeline.methods import base
 ORDER = """
     storage config seeds batch cells metrics single_positive
     table
-    images checkpoint augment sources.* methods.base networks.small networks.linear networks.label_embedding
-    inputs networks.backbone
+    images checkpoint augment sources.* methods.base networks.small networks.linear networks.label_transformer
+    inputs networks.backbone networks.boosted networks.label_embedding networks.bottleneck
     networks.network
     features pretrain methods.*
     train evaluate search
-    audits.* show
+    audits.* show catalogue
     report.*
     cli
     stages.entry stages.problem

@@ -75,6 +75,38 @@ def test_a_damaged_file_is_named(clock: list[float], point: Checkpoint) -> None:
         point.load()
 
 
+def test_it_is_written_at_once_where_that_is_asked_for(clock: list[float], point: Checkpoint) -> None:
+    point.save({"step": 1}, at_once=True)
+    assert point.load() == {"step": 1}
+    clock[0] += 19
+    point.save({"step": 2})  # the interval runs from the last write
+    assert point.load() == {"step": 1}
+    clock[0] += 1
+    point.save({"step": 3})
+    assert point.load() == {"step": 3}
+    point.save({"step": 4}, at_once=True)
+    assert point.load() == {"step": 4}
+
+
+def test_a_folder_lies_beside_the_file_outlives_a_crash_and_goes_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "scratch" / "finetune-digits-0.003-None.pt"
+    first, other = Checkpoint(path, 0), Checkpoint(path.with_name("finetune-digits-0.01-None.pt"), 0)
+    assert sorted(each.name for each in path.parent.iterdir()) == [
+        "finetune-digits-0.003-None.lock",
+        "finetune-digits-0.01-None.lock",
+    ], "no folder unless one is asked for"
+    assert first.folder.is_dir() and first.folder.parent == path.parent and first.folder != other.folder
+    (first.folder / "heat").write_bytes(b"hot")
+    first.save({})
+    first._lock.close()  # as the system does when a process ends
+    again = Checkpoint(path, 0)
+    assert (again.folder / "heat").read_bytes() == b"hot"
+    again.discard()
+    assert other.folder.is_dir() and not again.path.exists()
+    other.discard()
+    assert list(path.parent.iterdir()) == []
+
+
 # ---------------------------------------------------------------------------------------------- one process a run
 def test_a_second_process_is_refused_until_the_first_ends(tmp_path: Path, repository: Path) -> None:
     path = tmp_path / "run.pt"
@@ -157,3 +189,13 @@ def test_a_large_file_counts_by_size_and_time(tmp_path: Path, monkeypatch: pytes
     path.write_bytes(b"123456")
     os.utime(path, ns=(10**18, 10**18))
     assert found != fingerprint([], [path])
+
+
+def test_a_folder_is_emptied_without_the_file(tmp_path):
+    checkpoint = Checkpoint(tmp_path / "run.pt", 0)
+    checkpoint.save({"epoch": 1})
+    (checkpoint.folder / "heat").write_bytes(b"1")
+    checkpoint.empty()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.lock", "run.pt"]
+    checkpoint.empty()
+    checkpoint.discard()

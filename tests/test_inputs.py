@@ -100,6 +100,72 @@ def test_views_that_do_not_exist() -> None:
         tiny.images(N, strong=STRONG).views(np.arange(2), ("medium",), 0, 1)
 
 
+# ---------------------------------------------------------------------------------------------- crops and their places
+def ramps(n: int, height: int, width: int) -> np.ndarray:
+    """Pictures whose red is the place from left to right, green from top to bottom, blue the row of the split."""
+    pixels = np.zeros((n, height, width, 3), np.uint8)
+    pixels[..., 0] = np.round(255 * (np.arange(width) + 0.5) / width)
+    pixels[..., 1] = np.round(255 * (np.arange(height) + 0.5) / height)[:, None]
+    pixels[..., 2] = np.arange(n)[:, None, None] * 9
+    return pixels
+
+
+@pytest.mark.parametrize("flip", [False, True])
+@pytest.mark.parametrize("crop", [1.0, 0.3])
+def test_geometry_tells_where_every_pixel_of_a_view_comes_from(crop: float, flip: bool) -> None:
+    n, height, width = 20, 48, 96
+    rows = np.arange(n)[::-1].copy()
+    strong = StrongView.model_validate(
+        {"crop": crop, "cutout": 0.0, "operations": 0, "magnitude": 1, "jitter": 0.0, "grayscale": 0.0}
+    )
+    inputs = ImageInputs(ramps(n, height, width), rows, (0, 0, 0), (1, 1, 1), flip=flip, crop=crop, strong=strong)
+    index, names = np.array([3, 19, 0, 7, 11, 12]), ("weak", "strong", "strong")
+    views = inputs.views(index, names, 4, 2).unflatten(0, (3, 6))
+    geometry = inputs.geometry(index, names, 4, 2)
+    assert geometry.dtype == torch.float32 and geometry.shape == (3, 6, 5)
+    u, v = (np.arange(width) + 0.5) / width, (np.arange(height) + 0.5) / height
+    for place in range(3):
+        for b, row in enumerate(rows[index]):
+            left, top, right, bottom, mirrored = geometry[place, b].tolist()
+            across = left + (1 - u if mirrored else u) * (right - left)
+            down = top + v * (bottom - top)
+            red, green, blue = views[place, b].numpy()
+            # the outermost pixels of a crop repeat its border; 8 bits and two roundings
+            assert np.abs(red - across)[:, 2:-2].max() < 0.008 and np.abs(red - across).max() < 0.02
+            assert np.abs(green - down[:, None])[2:-2].max() < 0.008 and np.abs(green - down[:, None]).max() < 0.02
+            assert np.abs(blue * 255 - 9 * row).max() < 0.01
+    boxes, mirrored = geometry[..., :4].flatten(0, 1), geometry[..., 4].flatten()
+    assert set(mirrored.tolist()) == ({0.0, 1.0} if flip else {0.0})
+    if crop == 1:
+        assert torch.equal(boxes, torch.tensor([0.0, 0, 1, 1]).expand(18, 4))
+    else:
+        assert len(set(map(tuple, boxes.tolist()))) == 18, "each view of each image has a crop of its own"
+        assert ((boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])).min() > 0.28
+
+
+def test_crops_do_not_depend_on_the_batch_and_change_with_seed_and_epoch() -> None:
+    inputs, names = tiny.images(N, flip=True, crop=0.3, strong=STRONG), ("weak", "strong")
+    whole, places = inputs.views(np.arange(N), names, 3, 2), inputs.geometry(np.arange(N), names, 3, 2)
+    for index in batches(N, 4, np.array([5, 2, 8, 0, 7, 1, 6, 3, 4])):
+        part = inputs.views(index, names, 3, 2).unflatten(0, (2, len(index)))
+        torch.testing.assert_close(part, whole.unflatten(0, (2, N))[:, index], rtol=0, atol=0)
+        assert torch.equal(inputs.geometry(index, names, 3, 2), places[:, index])
+    for seed, epoch in ((4, 2), (3, 3)):
+        assert not torch.equal(inputs.geometry(np.arange(N), names, seed, epoch), places)
+    assert torch.equal(places[1, :, :4], torch.tensor([0.0, 0, 1, 1]).expand(N, 4)), "the strong view has its own crop"
+    assert not torch.equal(places[0, :, :4], places[1, :, :4])
+
+
+def test_evaluation_is_never_cropped() -> None:
+    torch.testing.assert_close(tiny.images(N, flip=True, crop=0.3).plain(np.arange(N)), plain())
+
+
+def test_who_gives_geometry() -> None:
+    assert tiny.images(N).provides == {"geometry"} and tiny.features(N).provides == frozenset()
+    with pytest.raises(ConfigError, match="cached features have no geometry"):
+        tiny.features(N).geometry(np.arange(2), ("weak",), 0, 1)
+
+
 # ---------------------------------------------------------------------------------------------- batches, predictions
 def test_batches_cover_an_order_once() -> None:
     assert [part.tolist() for part in batches(7, 3)] == [[0, 1, 2], [3, 4, 5], [6]]

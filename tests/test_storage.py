@@ -289,3 +289,46 @@ def test_importing_storage_loads_neither_torch_nor_h5py(repository: Path) -> Non
 
     code = "import sys, pipeline.storage; sys.exit(bool({'torch', 'h5py'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], cwd=repository).returncode == 0
+
+
+# ---------------------------------------------------------------------------------------------- arrays in place
+def test_an_array_in_place_starts_as_zeros_keeps_what_is_written_and_is_plain_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "a.f32"
+    array = storage.open_array(path, (3, 2, 2), "float32")
+    assert array.dtype == np.float32 and array.shape == (3, 2, 2) and not array.any()
+    array[1] = [[1.5, 2], [3, -4]]
+    array.flush()
+    assert path.read_bytes() == bytes(16) + np.array([1.5, 2, 3, -4], "<f4").tobytes() + bytes(16)
+    again = storage.open_array(path, (3, 2, 2), "float32")
+    assert np.array_equal(again, array) and names(path.parent) == ["a.f32"]
+    again[0] = 7
+    assert (array[0] == 7).all()  # one file, however often it is opened
+
+
+def test_a_new_array_takes_no_disk_before_it_is_written(tmp_path: Path) -> None:
+    array = storage.open_array(tmp_path / "a", (1 << 30,), "float32")
+    assert array[-1] == 0
+    status = (tmp_path / "a").stat()
+    assert status.st_size == 1 << 32 and status.st_blocks * 512 < 1 << 20
+
+
+def test_an_array_of_another_size_is_refused_and_left(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    storage.open_array(path, (2, 3), "float32")[:] = 1
+    before = path.read_bytes()
+    for shape, dtype in (((2, 4), "float32"), ((2, 3), "float64"), ((2, 2), "float32")):
+        with pytest.raises(StorageError, match=r"a: 24 bytes, where \(2, \d\) of float\d\d are \d+"):
+            storage.open_array(path, shape, dtype)
+    assert path.read_bytes() == before
+
+
+def test_making_an_array_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: Any) -> None:
+        raise OSError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", killed)
+        with pytest.raises(OSError, match="killed"):
+            storage.open_array(tmp_path / "a", (5,), "float32")
+    assert names(tmp_path) == []
+    assert storage.open_array(tmp_path / "a", (5,), "float32").size == 5

@@ -528,7 +528,7 @@ def test_the_loop_has_no_way_to_see_truth_or_test_images() -> None:
     names = set(inspect.signature(train).parameters)
     assert names == {
         *("network", "method", "images", "observed", "validation", "score", "settings"),
-        *("lr", "seed", "device", "name", "epochs", "checkpoint"),
+        *("lr", "seed", "device", "name", "epochs", "inherited", "checkpoint"),
     }
 
 
@@ -566,6 +566,7 @@ class Watched:
     def __init__(self, images: Inputs, last: int) -> None:
         self.images, self.last = images, last
         self.epochs: list[int] = []
+        self.provides = images.provides
 
     def __len__(self) -> int:
         return len(self.images)
@@ -578,6 +579,9 @@ class Watched:
             raise Stop
         self.epochs.append(epoch)
         return self.images.views(index, names, seed, epoch)
+
+    def geometry(self, index: np.ndarray, names: tuple[str, ...], seed: int, epoch: int) -> Tensor:
+        return self.images.geometry(index, names, seed, epoch)
 
 
 RESUMED: dict[str, dict[str, Any]] = {
@@ -688,3 +692,77 @@ def test_a_checkpoint_holds_nothing_but_tensors_and_plain_values(tmp_path: Path)
     assert content["parts"]["method"]["queue"].shape == (7, 2, 6)
     assert int((content["parts"]["method"]["queue_labels"] > 0).sum()) > 0
     checkpoint.discard()
+
+
+# ---------------------------------------------------------------------------------------------- what a method reads
+class Reader(Probe):
+    """AN that reads all that a network and its inputs give."""
+
+    needs = {"features", "maps", "geometry", "parameters"}
+    views = ("weak", "weak")
+
+
+def test_a_method_gets_features_maps_geometry_and_weights_of_every_view() -> None:
+    seen: list[Outputs] = []
+    network, images = tiny.network(on_images=True), tiny.images(4, flip=True, crop=0.3)
+    run(network, Reader(4, lambda outputs, *_: seen.append(outputs)), images, settings={"epochs": 1})
+    (outputs,) = seen
+    logits, features, maps, geometry = outputs.logits, outputs.features, outputs.maps, outputs.geometry
+    assert features is not None and maps is not None and geometry is not None and outputs.parameters is not None
+    assert logits.shape == (2, 4, 3) and features.shape == (2, 4, 8) and maps.shape[:3] == (2, 4, 3)
+    torch.testing.assert_close(maps.mean((3, 4)), logits, rtol=1e-4, atol=1e-5)
+    assert geometry.shape == (2, 4, 5) and not torch.equal(geometry[0], geometry[1])
+    expected = [each for each in network.parameters() if each.ndim > 1]
+    assert all(one is two for one, two in zip(outputs.parameters, expected, strict=True))
+
+
+def test_weights_that_are_frozen_are_not_handed_over() -> None:
+    seen: list[Outputs] = []
+    network = tiny.network(on_images=True)
+    assert network.backbone is not None
+    first = next(name for name, _ in network.backbone.named_children())
+    run(network, Reader(4, lambda outputs, *_: seen.append(outputs)), tiny.images(4), settings={"freeze": [first]})
+    frozen = {id(each) for name, each in network.backbone.named_parameters() if name.startswith(f"{first}.")}
+    assert frozen and not frozen & {id(each) for each in seen[0].parameters or ()}
+
+
+class Hooked(Probe):
+    """AN that notes when its hooks are called."""
+
+    needs = {"epoch_logits", "disk"}
+    carries = ("clock",)
+
+    def __init__(self, n: int) -> None:
+        super().__init__(n, lambda *_: self.calls.append("step"))
+        self.calls: list[Any] = []
+
+    def begin_training(self, observed: Tensor) -> None:
+        self.calls.append(("begin", observed.sum().item()))
+
+    def inherit(self, state: dict[str, Tensor]) -> None:
+        self.calls.append(("inherit", sorted(state)))
+
+    def open_disk(self, folder: Path) -> None:
+        assert folder.is_dir()
+        self.calls.append("disk")
+
+    def end_epoch(self, logits: Tensor, observed: Tensor) -> None:
+        self.calls.append("end")
+
+    def flush(self) -> None:
+        self.calls.append("flush")
+
+
+def test_hooks_are_called_in_their_order(tmp_path: Path) -> None:
+    method = Hooked(4)
+    checkpoint = Checkpoint(tmp_path / "run.pt")
+    run(tiny.network(), method, tiny.features(4), checkpoint=checkpoint, inherited={"clock": torch.zeros(2)})
+    assert method.calls == [("begin", 4), ("inherit", ["clock"]), "disk", *["step", "end", "flush"] * 2]
+    assert checkpoint.path.exists(), "what lies on disk is one epoch old at most, whatever the interval"
+    checkpoint.discard()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_method_that_needs_disk_is_refused_without_a_checkpoint() -> None:
+    with pytest.raises(ConfigError, match="needs disk"):
+        run(tiny.network(), Hooked(4), tiny.features(4))

@@ -18,12 +18,13 @@ BACKBONE = {"source": "small", "width": 8, "mean": MEAN, "std": STD}
 LINEAR = {"kind": "linear"}
 EMBEDDING = {"kind": "label_embedding", "dim": 8, "heads": 2, "feedforward": 8, "encoder_layers": 1}
 EMBEDDING |= {"decoder_layers": 1, "dropout": 0.2, "embedding": 6}
-STRONG = {"cutout": 0.5, "operations": 2, "magnitude": 9, "jitter": 0.8, "grayscale": 0.2}
+STRONG = {"crop": 1.0, "cutout": 0.5, "operations": 2, "magnitude": 9, "jitter": 0.8, "grayscale": 0.2}
 LAC = {"threshold": 0.6, "temperature": 0.5, "queue_size": 7, "form": "code", "wrap": "ring"}
 LAC |= {"weight_plc": 1.0, "weight_lac": 1.0}
-EM_APL = {"alpha": 0.2, "beta": 0.5, "proportion": 0.9, "warmup": 0.25}
+EM_APL = {"alpha": 0.2, "beta": 0.5, "proportion": 0.9, "warmup": 0.25, "target": "soft", "positive": 0.0}
 
 BLOCK: dict[str, Any] = {
+    "protocol": "common",
     "head": LINEAR,
     "epochs": 2,
     "batch_size": 4,
@@ -41,6 +42,7 @@ BLOCK: dict[str, Any] = {
     "early_stop": {"rule": "none", "amount": 0.0},
     "select": "clean",
     "flip": False,
+    "crop": 1.0,
     "strong": None,
     "keep_epoch_logits": True,
 }
@@ -49,6 +51,10 @@ BLOCK: dict[str, Any] = {
 
 def training(**changes: Any) -> config.Training:
     return config.Training.model_validate(config.merge(BLOCK, changes))
+
+
+def strong() -> config.StrongView:
+    return config.StrongView.model_validate(STRONG)
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:
@@ -81,7 +87,7 @@ def network(head: dict[str, Any] = LINEAR, on_images: bool = False, seed: int = 
 
 
 def problem(n: int) -> Problem:
-    return Problem(n, ("a", "b", "c"), observed(n).sum(0, dtype=torch.int64), None)
+    return Problem(n, ("a", "b", "c"), observed(n).sum(0, dtype=torch.int64), None, D)
 
 
 def method(name: str, n: int, settings: dict[str, Any] | None = None) -> base.Method:

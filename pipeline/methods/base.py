@@ -24,9 +24,9 @@ from pipeline.config import ConfigError, Strict, explain
 
 OUTPUT_NEEDS = frozenset({"features", "embeddings", "maps", "geometry", "posterior", "parameters"})
 """Needs that name a field of Outputs; the network or the views must give it."""
-NEEDS = OUTPUT_NEEDS | {"epoch_logits", "expected_positives"}
+NEEDS = OUTPUT_NEEDS | {"epoch_logits", "expected_positives", "disk"}
 """All words that ``needs`` may hold: ``epoch_logits`` asks for `Method.end_epoch`, ``expected_positives`` for the
-label density of the problem."""
+label density of the problem, ``disk`` for a folder of the run's own (`Method.open_disk`)."""
 
 
 class Method(nn.Module, ABC):
@@ -52,7 +52,7 @@ class Method(nn.Module, ABC):
     needs: ClassVar[AbstractSet[str]] = frozenset()
     """What must be at hand before the first step; words of NEEDS."""
     coupled: ClassVar[bool] = False
-    """Whether the loss is more than a mean over cells, so that it needs the whole batch at once."""
+    """Whether the loss is more than the mean over cells of the first view, so that it needs the whole batch at once."""
     carries: ClassVar[tuple[str, ...]] = ()
     """Names in the state dict that cross from linear_init to the stage that continues it."""
 
@@ -112,9 +112,33 @@ class Method(nn.Module, ABC):
             The terms of `forward`.
         """
         given = {field.name: getattr(outputs, field.name) for field in fields(outputs)}
-        promoted = {name: in_float32(value) for name, value in given.items() if value is not None}
+        promoted = {
+            name: tuple(map(in_float32, value)) if isinstance(value, tuple) else in_float32(value)
+            for name, value in given.items()
+            if value is not None
+        }
         with torch.autocast(outputs.logits.device.type, enabled=False):
             return super().__call__(replace(outputs, **promoted), observed, index)
+
+    def begin_training(self, observed: Tensor) -> None:
+        """Look at the labels of the whole training split, once, before anything is inherited or resumed.
+
+        Args:
+            observed: (N, C) int8 labels of the training split.
+        """
+
+    def open_disk(self, folder: Path) -> None:
+        """Take a folder for state too large for memory; called before the first step where ``needs`` has disk.
+
+        Args:
+            folder: An existing folder of the run's own: empty, or as the interrupted run left it.
+
+        Raises:
+            ConfigError: The disk has too little room.
+        """
+
+    def flush(self) -> None:
+        """Write through what lies on disk, after an epoch and before its checkpoint, which counts on it."""
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
         """Take note of the time, before the first step of an epoch; an override calls this one too.

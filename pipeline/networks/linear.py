@@ -1,8 +1,9 @@
-"""One linear layer on pooled features: the head of every method but those on label embeddings.
+"""One linear layer on pooled features: the head of the papers' plain protocol.
 
 Source: Cole et al., "Multi-Label Learning from Single Positive Labels", CVPR 2021; torch's default initialisation.
 """
 
+import torch
 from torch import Tensor, nn
 
 
@@ -22,10 +23,26 @@ class LinearHead(nn.Module):
         """Classify.
 
         Args:
-            maps: Not read; None where only cached features are at hand.
+            maps: (B, D, h, w) feature maps, or None where only cached features are at hand.
             pooled: (B, D) pooled features.
 
         Returns:
-            ``logits`` (B, C).
+            ``logits`` (B, C), ``features`` (B, D) and, where there are maps, ``maps`` (B, C, h, w): the layer at each
+            place, whose mean is the logit where pooling is a mean.
         """
-        return {"logits": self.linear(pooled)}
+        answer = {"logits": self.linear(pooled), "features": pooled}
+        return answer if maps is None else {**answer, "maps": class_maps(maps, self.linear.weight, self.linear.bias)}
+
+
+def class_maps(maps: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Apply a linear layer at every place of a feature map.
+
+    Args:
+        maps: (B, D, h, w) feature maps.
+        weight: (C, D) weights.
+        bias: (C,) biases.
+
+    Returns:
+        (B, C, h, w) class maps.
+    """
+    return torch.einsum("bdhw,cd->bchw", maps, weight.to(maps.dtype)) + bias.view(-1, 1, 1).to(maps.dtype)

@@ -8,8 +8,10 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pipeline import storage
-from pipeline.config import ConfigError
+from pipeline.config import HEAD_GIVES, ConfigError
 from pipeline.networks import backbone as backbones
+from pipeline.networks.boosted import BoostedHead
+from pipeline.networks.bottleneck import BottleneckHead
 from pipeline.networks.label_embedding import LabelEmbeddingHead
 from pipeline.networks.linear import LinearHead
 
@@ -29,7 +31,12 @@ class Network(nn.Module):
         description = architecture["backbone"]
         self.backbone = backbones.build(description) if description else None
         head = dict(architecture["head"])
-        kind = {"linear": LinearHead, "label_embedding": LabelEmbeddingHead}[head.pop("kind")]
+        kind = {
+            "linear": LinearHead,
+            "boosted": BoostedHead,
+            "label_embedding": LabelEmbeddingHead,
+            "bottleneck": BottleneckHead,
+        }[head.pop("kind")]
         self.head = kind(architecture["width"], architecture["classes"], **head)
 
     @property
@@ -58,7 +65,12 @@ class Network(nn.Module):
 
     def provides(self) -> frozenset[str]:
         """Return the words of a method's ``needs`` that this network meets."""
-        return frozenset({"embeddings"}) if isinstance(self.head, LabelEmbeddingHead) else frozenset()
+        gives = HEAD_GIVES[self.architecture["head"]["kind"]] | {"parameters"}
+        return gives if self.backbone else gives - {"maps"}
+
+    def weights(self) -> tuple[nn.Parameter, ...]:
+        """Return the weights in training: parameters of two or more axes, so neither biases nor norm layers."""
+        return tuple(each for each in self.parameters() if each.requires_grad and each.ndim > 1)
 
     def freeze(self, prefixes: list[str], batch_norm: bool) -> None:
         """Take backbone modules, and batch norm, out of training: weights and running statistics stay as they are.

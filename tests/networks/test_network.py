@@ -4,14 +4,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor
 
-from pipeline import storage
+from pipeline import config, storage
 from pipeline.config import ConfigError
 from pipeline.networks.network import Network, cpu_state, on_backbone, restore
 from tests import tiny
 
-HEADS = [tiny.LINEAR, tiny.EMBEDDING]
+BOOSTED = {"kind": "boosted", "factor": 5.0}
+BOTTLENECK = {**{key: value for key, value in tiny.EMBEDDING.items() if key != "embedding"}, "kind": "bottleneck"}
+BOTTLENECK |= {"latent": 4, "samples": 10}
+HEADS = [tiny.LINEAR, BOOSTED, tiny.EMBEDDING, BOTTLENECK]
+every_head = pytest.mark.parametrize("head", HEADS, ids=[head["kind"] for head in HEADS])
 
 
 def trained(head: dict[str, Any], on_images: bool) -> Network:
@@ -32,7 +37,7 @@ def answer(network: Network) -> dict[str, Tensor]:
 
 
 # ---------------------------------------------------------------------------------------------- files
-@pytest.mark.parametrize(("head", "on_images"), [(tiny.LINEAR, False), (tiny.LINEAR, True), (tiny.EMBEDDING, True)])
+@pytest.mark.parametrize(("head", "on_images"), [(tiny.LINEAR, False), *((head, True) for head in HEADS)])
 def test_a_weights_file_is_enough_to_rebuild_a_network(tmp_path: Path, head: dict[str, Any], on_images: bool) -> None:
     network = trained(head, on_images)
     storage.write_torch(tmp_path / "weights.pt", network.content())
@@ -58,7 +63,7 @@ def test_a_stored_state_does_not_follow_the_network() -> None:
     assert all(not value.requires_grad and value.device.type == "cpu" for value in cpu_state(network).values())
 
 
-@pytest.mark.parametrize("head", HEADS)
+@every_head
 def test_a_fresh_head_on_a_stored_backbone(tmp_path: Path, head: dict[str, Any]) -> None:
     source = trained(tiny.LINEAR, True)
     assert source.backbone is not None
@@ -88,10 +93,78 @@ def test_a_head_on_features_gives_what_it_gives_on_images() -> None:
         torch.testing.assert_close(head(pooled)["logits"], answer(network)["logits"])
 
 
-def test_what_a_network_provides() -> None:
-    assert tiny.network().provides() == set() and set(answer(tiny.network())) == {"logits"}
-    network = trained(tiny.EMBEDDING, True)
-    assert network.provides() == {"embeddings"} == set(answer(network)) - {"logits"}
+def test_every_kind_of_head_is_tried_here() -> None:
+    assert {head["kind"] for head in HEADS} == set(config.HEAD_GIVES)
+    for head in HEADS:
+        TypeAdapter(config.Head).validate_python(head)
+
+
+@every_head
+def test_a_network_gives_what_it_says_it_provides(head: dict[str, Any]) -> None:
+    network = trained(head, True)
+    assert network.provides() == {*answer(network), "parameters"} - {"logits"}
+    assert network.provides() == {*config.HEAD_GIVES[head["kind"]], "parameters"}
+
+
+@every_head
+def test_a_network_on_cached_features_gives_no_maps(head: dict[str, Any]) -> None:
+    network = tiny.network(head)
+    assert network.provides() == {*config.HEAD_GIVES[head["kind"]], "parameters"} - {"maps"}
+    if head["kind"] == "linear":
+        assert network.provides() == {*answer(network), "parameters"} - {"logits"}
+    else:  # the preflight refuses it, since there is no map to read
+        with pytest.raises(ValueError, match="feature maps"):
+            answer(network)
+
+
+@every_head
+def test_views_go_through_one_pass_and_come_apart(head: dict[str, Any]) -> None:
+    network = trained(head, True)
+    images = given(network)
+    with torch.no_grad():
+        whole, half = network(images), network(images[3:])
+    for name, value in whole.items():
+        torch.testing.assert_close(value.unflatten(0, (2, 3))[1], half[name], rtol=1e-4, atol=1e-6, msg=name)
+
+
+# ---------------------------------------------------------------------------------------------- training
+@every_head
+def test_one_step_moves_every_weight_of_head_and_backbone(tmp_path: Path, head: dict[str, Any]) -> None:
+    network = tiny.network(head, True).train()
+    optimizer = torch.optim.SGD(network.parameters(), 0.1)
+    before = cpu_state(network)
+    torch.manual_seed(0)
+    result = network(given(network))
+    extra = [result[name][..., 0].sum() for name in ("embeddings", "posterior") if name in result]
+    torch.stack([result["logits"].square().sum(), *extra]).sum().backward()
+    optimizer.step()
+    for name, value in network.named_parameters():
+        assert not torch.equal(value, before[name]), name
+    storage.write_torch(tmp_path / "weights.pt", network.content())
+    found, expected = answer(restore(tmp_path / "weights.pt")), answer(network.eval())
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+@every_head
+def test_trained_weights_are_the_parameters_of_two_or_more_axes(head: dict[str, Any]) -> None:
+    network = tiny.network(head, True)
+    weights = network.weights()
+    assert all(any(weight is other for other in network.parameters()) for weight in weights)
+    kept = {name for name, value in network.named_parameters() if any(value is weight for weight in weights)}
+    vectors = {name for name, value in network.named_parameters() if value.shape == (value.numel(),)}
+    assert kept | vectors == {name for name, _ in network.named_parameters()} and not kept & vectors
+    network.freeze(["layers"], False)
+    assert all(name.startswith("head.") for name, value in network.named_parameters() if value.requires_grad)
+    assert len(network.weights()) == sum(name.startswith("head.") for name in kept)
+
+
+def test_a_boosted_network_starts_from_a_linear_one() -> None:
+    linear, boosted = trained(tiny.LINEAR, True), tiny.network({"kind": "boosted", "factor": 1.0}, True, seed=1)
+    boosted.load_state_dict(linear.state_dict())
+    found, expected = answer(boosted.eval()), answer(linear)
+    assert found.keys() == expected.keys()
+    for name in expected:
+        torch.testing.assert_close(found[name], expected[name], rtol=1e-5, atol=1e-6)
 
 
 # ---------------------------------------------------------------------------------------------- freezing
@@ -125,7 +198,7 @@ def test_freezing_names_timms_modules_as_timm_does() -> None:
     }
 
 
-@pytest.mark.parametrize("head", HEADS)
+@every_head
 def test_freezing_batch_norm_leaves_everything_else(head: dict[str, Any]) -> None:
     network = tiny.network(head, True)
     network.freeze([], True)

@@ -1,5 +1,6 @@
 """A tiny project whose training stages seem to have run: what the analysis stages read, written by storage."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,15 @@ EPOCHS, CHOSEN = 3, 2
 
 def write_params(root: Path, repository: Path, **sections: Any) -> None:
     """Write the repository's params.yaml with other values in some sections."""
-    yaml = YAML(typ="safe", pure=True)
-    content = yaml.load((repository / "params.yaml").read_text())
-    for name, value in sections.items():
-        content[name] = value
+    content = {**_shipped(repository), **sections}
     root.mkdir(parents=True, exist_ok=True)
     with open(root / "params.yaml", "w") as file:
-        yaml.dump(content, file)
+        YAML(typ="safe", pure=True).dump(content, file)
+
+
+@cache
+def _shipped(repository: Path) -> dict[str, Any]:
+    return YAML(typ="safe", pure=True).load((repository / "params.yaml").read_text())
 
 
 def grid(**stages: list[str]) -> dict[str, Any]:

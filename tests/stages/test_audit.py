@@ -17,7 +17,8 @@ VARIANT = "digits-em_apl-0-halved"
 
 
 def prepare(root: Path, repository: Path) -> tuple[Table, dict[str, np.ndarray], dict[str, dict[str, np.ndarray]]]:
-    change = {"dataset": "digits", "method": "em_apl", "seed": 0, "set": {"stage": {}, "method": {"proportion": 0.5}}}
+    change: dict[str, Any] = {"dataset": "digits", "method": "em_apl", "seed": 0, "start": "em_apl"}
+    change["set"] = {"stage": {}, "method": {"proportion": 0.5}}
     variants = finished.no_variants(finetune={VARIANT: change})
     grid = finished.grid(linear_init=["an", "em_apl"], finetune=["full"])
     finished.write_params(root, repository, grid=grid, variants=variants, audit={"default": {"bins": 10}})

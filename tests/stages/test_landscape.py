@@ -7,10 +7,12 @@ import torch
 
 from pipeline import config, seeds, storage
 from pipeline.audits.landscape import LandscapeError
-from pipeline.batch import Outputs
+from pipeline.batch import Outputs, Problem
 from pipeline.methods import base
+from pipeline.methods.an import AssumeNegative
+from pipeline.methods.an import Settings as NoSettings
 from pipeline.networks.network import Network
-from stages.landscape import landscape, sample
+from stages.landscape import landscape, own_loss, sample
 from stages.problem import problem
 from tests.stages import finished_runs as finished
 
@@ -40,7 +42,7 @@ class Project:
 
     def method(self, name: str) -> base.Method:
         labels = self.observed[base.load(name).labels][self.table.rows("train")]
-        known = problem(self.params, "digits", self.table.classes, labels)
+        known = problem(self.params, "digits", self.table.classes, labels, 8)
         return base.build(name, self.params.method(name, "digits"), known).eval()
 
     def train(self, method: base.Method, name: str, seed: int, head: dict[str, Any] | None = None) -> Network:
@@ -66,8 +68,8 @@ class Project:
         views = len(method.views)
         with torch.no_grad():
             answer = network(self.images(rows))
-            outputs = Outputs(**{name: torch.stack([value] * views) for name, value in answer.items()})
-            return float(sum(method(outputs, observed, torch.from_numpy(index)).values()))
+            given: dict[str, Any] = {name: torch.stack([value] * views) for name, value in answer.items()}
+            return float(sum(method(Outputs(**given), observed, torch.from_numpy(index)).values()))
 
     def result(self, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any], dict[str, Any], str]:
         folder = self.root / "analyses" / "landscape" / f"digits-{name}-0"
@@ -225,6 +227,30 @@ def test_a_method_of_two_views_gets_the_picture_twice_and_forgets_nothing(tmp_pa
     assert all(torch.equal(value, state[name]) for name, value in method.state_dict().items())
 
 
+def test_every_view_is_the_whole_image_and_only_weights_are_handed_on():
+    class Probe(AssumeNegative):
+        views = ("weak", "strong")
+        needs = {"maps", "geometry", "parameters"}
+
+        def forward(self, outputs: Outputs, observed: torch.Tensor, index: torch.Tensor) -> dict[str, torch.Tensor]:
+            seen.append(outputs)
+            return super().forward(outputs, observed, index)
+
+    seen: list[Outputs] = []
+    observed, logits = torch.zeros(3, 2, dtype=torch.int8), torch.randn(3, 2)
+    problem = Problem(5, ("a", "b"), torch.tensor([0, 0]), None)
+    loss = own_loss(Probe(NoSettings(), problem).eval(), observed, torch.tensor([4, 0, 2]))
+    maps, weight = torch.randn(3, 2, 4, 4), torch.randn(2, 7)
+    value = loss({"logits": logits, "maps": maps}, {"head.weight": weight, "head.bias": torch.zeros(2)})
+    assert value == pytest.approx(float(torch.nn.functional.softplus(logits).mean()))
+    (outputs,) = seen
+    assert outputs.geometry is not None and outputs.maps is not None and outputs.parameters is not None
+    assert outputs.geometry.shape == (2, 3, 5)
+    assert (outputs.geometry == torch.tensor([0.0, 0, 1, 1, 0])).all()  # not cropped, not mirrored; see `Outputs`
+    assert torch.equal(outputs.maps, torch.stack([maps, maps]))
+    assert [each.shape for each in outputs.parameters] == [(2, 7)]
+
+
 def test_same_inputs_same_bytes_and_the_run_stays_as_it_is(project: Project, stored: tuple[base.Method, Network]):
     folders = [project.root / "analyses/landscape/digits-em_apl-0", project.root / "runs/finetune/digits-em_apl-0"]
     before = {path: path.read_bytes() for folder in folders for path in folder.iterdir()}
@@ -270,5 +296,5 @@ def test_the_sample_is_fixed_and_never_larger_than_the_split():
 
 def test_a_missing_run_is_an_error_that_names_it(tmp_path: Path, repository: Path):
     Project(tmp_path, repository)
-    with pytest.raises(storage.StorageError, match="runs/finetune/digits-an-0/method.pt"):
+    with pytest.raises(storage.StorageError, match="runs/finetune/digits-an-0/weights.pt"):
         landscape(tmp_path, "digits", "an", 0)

@@ -22,7 +22,8 @@ RUNS = {
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> dict[str, Any]:
     root = tmp_path_factory.mktemp("wasserstein")
-    change = {"dataset": "digits", "method": "em", "seed": 0, "set": {"stage": {}, "method": {"alpha": 0.5}}}
+    change: dict[str, Any] = {"dataset": "digits", "method": "em", "seed": 0, "start": "em"}
+    change["set"] = {"stage": {}, "method": {"alpha": 0.5}}
     variants = finished.no_variants(finetune={"digits-em-0-strong": change})
     grid = finished.grid(linear_init=["an", "em_apl"], finetune=["em"])
     finished.write_params(root, repository, grid=grid, variants=variants)
