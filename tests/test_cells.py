@@ -1,6 +1,7 @@
 """Cell losses against the math module and mpmath-free closed forms."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -162,3 +163,126 @@ def test_consistency_cells_ignore_what_is_not_sure():
     logits = torch.tensor([[4.0, 0.0, -4.0]])
     answer = consistency_cells(logits, torch.zeros(1, 3, dtype=torch.int8), 0.9, "code")
     assert (answer.belief.tolist(), answer.weight.tolist()) == ([[1, 0, 0]], [[1, 0, 1]])
+
+
+@pytest.mark.parametrize("gamma", [0, 0.3, 1, 2, 4])
+def test_focal_loss_and_its_gradient_with_and_without_that_of_the_weight(gamma):
+    weights = [math.exp(-gamma * softplus(z)) for z in FAR]
+    value, gradient = value_and_gradient(lambda z: cells.focal_present(z, gamma), FAR)
+    near(value, [weight * softplus(-z) for weight, z in zip(weights, FAR, strict=True)])
+    near(gradient, [-weight * (sigmoid(-z) + gamma * sigmoid(z) * softplus(-z))
+                    for weight, z in zip(weights, FAR, strict=True)])  # fmt: skip
+    detached, gradient = value_and_gradient(lambda z: cells.focal_present(z, gamma, detach_weight=True), FAR)
+    assert torch.equal(detached, value)
+    near(gradient, [-weight * sigmoid(-z) for weight, z in zip(weights, FAR, strict=True)])
+
+
+def test_focal_loss_of_a_missed_positive_keeps_its_gradient():
+    _, gradient = value_and_gradient(lambda z: cells.focal_present(z, 2.0), [-50.0, -745.0], torch.float32)
+    assert gradient.tolist() == [-1, -1]
+
+
+@pytest.mark.parametrize("lamb", [1.0, 1.5, 2.0])
+def test_hill_loss_and_its_gradient(lamb):
+    value, gradient = value_and_gradient(lambda z: cells.hill_absent(z, lamb), FAR)
+    near(value, [(lamb - sigmoid(z)) * sigmoid(z) ** 2 for z in FAR])
+    near(gradient, [((2 * lamb - 3) * sigmoid(z) + 3 * sigmoid(z) * sigmoid(-z)) * sigmoid(z) * sigmoid(-z)
+                    for z in FAR])  # fmt: skip
+
+
+def test_hill_loss_rises_all_the_way_at_its_published_lambda():
+    _, gradient = value_and_gradient(lambda z: cells.hill_absent(z, 1.5), [-17.0, -2.0, 0.0, 2.0, 17.0])
+    assert (gradient > 0).all() and gradient.argmax() == 2
+    assert gradient[2].item() == pytest.approx(3 / 16, rel=1e-15)
+
+
+def test_large_losses_are_counted_exactly_or_as_the_authors_do():
+    """Five steps of 0.005 of 320 cells are 8; the floats' running difference says a little more."""
+    logits = torch.linspace(-1, 1, 320, dtype=torch.float64).view(16, 20)
+    everything = torch.ones(16, 20, dtype=torch.bool)
+    assert math.ceil(320 * (1 - (1 - 0.005 - 0.005 - 0.005 - 0.005 - 0.005))) == 9
+    exact = cells.large_losses(logits, everything, 0.005, 5, "exact")
+    running = cells.large_losses(logits, everything, 0.005, 5, "running")
+    assert exact.flatten().nonzero().flatten().tolist() == list(range(312, 320))
+    assert running.flatten().nonzero().flatten().tolist() == list(range(311, 320))
+
+
+def test_large_losses_are_ranked_among_unknown_cells_with_ties():
+    logits = torch.tensor([[2.0, 5.0, 2.0], [-1.0, 2.0, 3.0]])
+    unknown = torch.tensor([[True, False, True], [True, False, True]])
+    found = [cells.large_losses(logits, unknown, 1 / 6, steps, "exact").tolist() for steps in range(7)]
+    top = [[False, False, False], [False, False, True]]
+    tied = [[True, False, True], [False, False, True]]
+    assert found == [[[False] * 3] * 2, top, tied, tied] + [unknown.tolist()] * 3
+    assert not cells.large_losses(logits, torch.zeros(2, 3, dtype=torch.bool), 1.0, 1, "exact").any()
+
+
+# ---------------------------------------------------------------------------------------------- expected negatives
+def past(counts: list[int], per_image: float, n: int, decay: float = 0.5, first: Any = "assume_negative"):
+    return cells.PastPredictions(torch.tensor(counts), per_image, n, decay, first).double()
+
+
+def logit(p: list[list[float]]) -> torch.Tensor:
+    return torch.logit(torch.tensor(p, dtype=torch.float64))
+
+
+def test_expected_positives_are_rounded_as_decimals_and_never_exceed_the_images():
+    assert past([10, 30, 0, 3], 1.15, 20).expected.tolist() == [12, 20, 0, 3]  # 11.5 upwards, though 1.15 is below it
+    assert past([1, 3, 5], 0.5, 20).expected.tolist() == [1, 2, 3]
+
+
+def test_the_lowest_averages_are_negative_equal_ones_by_row_and_unseen_ones_last():
+    memory = past([2, 0, 5], 1.0, 5)
+    memory.note(logit([[0.5, 0.1, 0.1], [0.3, 0.1, 0.1], [0.5, 0.1, 0.1], [0.5, 0.1, 0.1]]), torch.tensor([4, 1, 2, 3]))
+    memory.renew()
+    assert memory.seen.tolist() == [False, True, True, True, True]
+    assert memory.negatives.T.tolist() == [
+        [False, True, True, True, False],  # three of five; 2 and 3 before 4, and 0 was not met
+        [True] * 5,
+        [False] * 5,
+    ]
+
+
+def test_an_epochs_predictions_wait_for_its_end_and_a_row_left_out_keeps_its_average():
+    memory = past([1], 1.0, 3, decay=0.75)
+    memory.note(logit([[0.2], [0.4]]), torch.tensor([0, 1]))
+    assert not memory.average.any() and not memory.seen.any()
+    memory.renew()
+    near(memory.average.flatten(), [0.2, 0.4, 0.0])
+    before = memory.negatives.clone()
+    memory.note(logit([[0.6], [0.1]]), torch.tensor([1, 2]))
+    near(memory.average.flatten(), [0.2, 0.4, 0.0])
+    assert torch.equal(memory.negatives, before)
+    memory.renew()
+    near(memory.average.flatten(), [0.2, 0.75 * 0.4 + 0.25 * 0.6, 0.1])
+    memory.renew()  # nothing was met in between
+    near(memory.average.flatten(), [0.2, 0.45, 0.1])
+    assert memory.negatives.flatten().tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize(("first", "negative"), [("assume_negative", True), ("positives_only", False)])
+def test_the_first_epoch_charges_all_unknown_cells_or_none_and_labels_none(first: str, negative: bool):
+    memory, index = past([1, 1], 1.0, 2, first=first), torch.arange(2)
+    observed = torch.tensor([[1, 0], [0, -1]])
+    for _ in range(2):
+        assert (memory.cells(torch.zeros(2, 2), index).weight == float(negative)).all()
+        assert memory.labels(observed, index).tolist() == [[0, 0], [0, 0]]
+        memory.renew()  # no prediction has been made
+    memory.note(logit([[0.1, 0.2], [0.3, 0.1]]), index)
+    memory.renew()
+    assert memory.cells(torch.zeros(2, 2), index).weight.tolist() == [[1, 0], [0, 1]]
+    assert memory.labels(observed, index).tolist() == [[0, 0], [0, 0]]  # both negatives are known
+    assert memory.labels(torch.zeros(2, 2), index).tolist() == [[-1, 0], [0, -1]]
+    assert memory.labels(observed, index).dtype == torch.int8
+
+
+def test_log_cells_are_an_log_loss_with_any_belief_and_weight():
+    logits = torch.tensor([[-2.0, 0.5], [3.0, -120.0]], dtype=torch.float64)
+    p = torch.tensor([[0.11920292202211755, 0.6224593312018546], [0.9525741268224334, 0.0]], dtype=torch.float64)
+    found = cells.log_cells(logits, p, 0.25)
+    assert found.belief is p and torch.equal(found.weight, torch.full_like(logits, 0.25))
+    expected = torch.tensor([[-math.log(p[0, 0]), -math.log(p[0, 1])], [-math.log(p[1, 0]), 120.0]]).double()
+    torch.testing.assert_close(found.l1, expected, rtol=1e-6, atol=0)
+    assert found.l2 is found.l1
+    torch.testing.assert_close(found.l3, found.l1 + logits, rtol=1e-12, atol=1e-15)
+    assert not cells.log_cells(logits).belief.any() and (cells.log_cells(logits).weight == 1).all()

@@ -1,4 +1,4 @@
-"""AN: assume that every unknown label is absent.
+"""AN: unknown means absent.
 
 risk = -log p where observed, -log(1 - p) elsewhere; mean over B*C.
 Source: Cole et al., "Multi-Label Learning from Single Positive Labels", CVPR 2021, https://arxiv.org/abs/2106.09708.
@@ -6,10 +6,9 @@ Authors' code: elijahcole/single-positive-multi-label @89152d5, losses.py, loss_
 Differs: exact log losses of the logit; theirs is -log(p + 1e-5), whose gradient fades on a label missed by far.
 """
 
-import torch
 from torch import Tensor
 
-from pipeline.cells import Cells, log_absent, log_present
+from pipeline.cells import Cells, log_cells
 from pipeline.config import Strict
 from pipeline.methods.base import Method
 
@@ -25,14 +24,7 @@ class AssumeNegative(Method):
 
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
         """Return belief 0, weight 1 and log losses; arguments as in `Method.cells`."""
-        present = log_present(logits)
-        return Cells(
-            belief=torch.zeros_like(logits),
-            weight=torch.ones_like(logits),
-            l1=present,
-            l2=present,
-            l3=log_absent(logits),
-        )
+        return log_cells(logits)
 
 
 METHOD = AssumeNegative

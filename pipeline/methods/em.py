@@ -1,4 +1,4 @@
-"""EM: do not guess unknown labels, keep their predictions uncertain by maximising entropy.
+"""EM: keep unknown labels undecided.
 
 risk = -log p where observed, -alpha H(p) where unknown, H(p) = -p log p - (1 - p) log(1 - p); mean over B*C.
 Source: Zhou et al., "Acknowledging the Unknown for Multi-label Learning with Single Positive Labels", ECCV 2022,
@@ -14,7 +14,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from pipeline.cells import Cells, log_absent, log_present
+from pipeline.cells import Cells, log_cells
 from pipeline.config import Strict
 from pipeline.methods.base import Method
 
@@ -33,14 +33,7 @@ class EntropyMaximisation(Method):
 
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
         """Return belief p, with its gradient, and weight -alpha; arguments as in `Method.cells`."""
-        present = log_present(logits)
-        return Cells(
-            belief=torch.sigmoid(logits),
-            weight=torch.full_like(logits, -self.settings.alpha),
-            l1=present,
-            l2=present,
-            l3=log_absent(logits),
-        )
+        return log_cells(logits, torch.sigmoid(logits), -self.settings.alpha)
 
 
 METHOD = EntropyMaximisation

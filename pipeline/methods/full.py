@@ -1,4 +1,4 @@
-"""BCE with all labels: the fully supervised upper reference, not a single-positive method.
+"""Full labels: oracle, every label known.
 
 risk = (1 - s) (-log p) + s (-log(1 - p)) on present labels and its mirror image on absent ones; mean over B*C.
 Source: Cole et al., "Multi-Label Learning from Single Positive Labels", CVPR 2021, https://arxiv.org/abs/2106.09708.

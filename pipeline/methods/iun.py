@@ -1,4 +1,4 @@
-"""IUN: one positive and all true negatives; false negatives are left out. An oracle, not a single-positive method.
+"""IUN: oracle, leave out hidden positives.
 
 risk = -log p on the observed positive, -log(1 - p) on known negatives, 0 on unknown cells; mean over B*C, the left-out
 cells included in the count.
@@ -9,10 +9,9 @@ Differs: negatives come as -1 in the label set ``negatives``; the code first pub
 matrix for -1 and so never uses a negative, which the later code above mended.
 """
 
-import torch
 from torch import Tensor
 
-from pipeline.cells import Cells, log_absent, log_present
+from pipeline.cells import Cells, log_cells
 from pipeline.config import Strict
 from pipeline.methods.base import Method
 
@@ -29,9 +28,7 @@ class IgnoreUnobservedNegatives(Method):
 
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
         """Return weight 0 on unknown cells, and log losses; arguments as in `Method.cells`."""
-        present = log_present(logits)
-        nothing = torch.zeros_like(logits)
-        return Cells(belief=nothing, weight=nothing, l1=present, l2=present, l3=log_absent(logits))
+        return log_cells(logits, weight=0.0)
 
 
 METHOD = IgnoreUnobservedNegatives

@@ -1,4 +1,4 @@
-"""LAC: PLC, plus a contrast that pulls label embeddings of one class together across images, with a memory queue.
+"""LAC: PLC plus label-wise contrast with queue.
 
 loss = AN(weak) + weight_plc * PLC + weight_lac * LAC. Entries are cells that are observed present or that the weak view
 is sure are present; each gives the embedding z of both views. With s_ij = z_i . z_j / temperature and P(i) the other

@@ -1,4 +1,4 @@
-"""PLC: assume negative on a weak view, and ask the strong view to agree with what the weak view is sure of.
+"""PLC: strong view follows sure weak view.
 
 loss = AN(weak) + weight_plc * PLC; PLC is the log loss of the strong view on sure cells, with hard targets:
 code: t = p_weak + observed, present where t >= threshold, absent where t < 1 - threshold, mean over those cells;

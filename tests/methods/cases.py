@@ -1,7 +1,9 @@
 """Problems, batches and settings that every method is tried on."""
 
 import json
+import tempfile
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,40 +15,18 @@ from pipeline.batch import Outputs, Problem
 from pipeline.methods.base import Method, build, names
 
 ROOT = Path(__file__).resolve().parents[2]
-N, B, C, E = 12, 4, 5, 3
-
-SETTINGS: dict[str, list[dict[str, Any]]] = {
-    "an": [{}],
-    "em": [{"alpha": 0.2}],
-    "em_apl": [
-        {"alpha": 0.2, "beta": 0.02, "proportion": 0.9, "warmup": 0.5},
-        {"alpha": 0.01, "beta": 0.4, "proportion": 1.0, "warmup": 0.0},
-    ],
-    "full": [{"smoothing": 0.0}, {"smoothing": 0.1}],
-    "iun": [{}],
-    "plc": [{"threshold": t, "form": form, "weight_plc": 1.0} for t, form in ((0.6, "code"), (0.9, "paper"))],
-    "lac": [
-        {
-            "threshold": 0.6 if form == "code" else 0.9,
-            "temperature": 0.5,
-            "queue_size": size,
-            "form": form,
-            "wrap": wrap,
-            "weight_plc": 1.0,
-            "weight_lac": 0.5,
-        }
-        for size, form, wrap in [(7, "code", "published"), (7, "code", "ring"), (0, "code", "ring")]
-        + [(9, "paper_a", "ring"), (9, "paper_b", "published"), (2, "paper_b", "ring")]
-    ],
-}
+N, B, C, D, E = 12, 4, 5, 6, 3
 
 
 def method_cases() -> list[Any]:
-    """(name, settings) for every method in the folder: from the table above, else from params.yaml."""
+    """(name, settings) for every method in the folder: SETTINGS of its test file, else its block of params.yaml."""
     cases = []
     for name in names():
-        variants = SETTINGS.get(name) or [config.load(ROOT / "params.yaml").method(name, "digits")]
-        cases += [(name, variant) for variant in variants]
+        own = ROOT / "tests" / "methods" / f"test_{name}.py"
+        variants = getattr(import_module(f"tests.methods.test_{name}"), "SETTINGS", None) if own.is_file() else None
+        if not variants and name in (params := config.load(ROOT / "params.yaml")).methods:
+            variants = [params.method(name, "digits")]
+        cases += [(name, variant) for variant in variants or []]
     return cases
 
 
@@ -106,6 +86,7 @@ def problem() -> Problem:
         classes=tuple(f"class {c}" for c in range(C)),
         observed_counts=single_positives(N).sum(0, dtype=torch.int64),
         expected_positives=1.5,
+        width=D,
     )
 
 
@@ -113,6 +94,9 @@ def make(name: str, settings: dict[str, Any], dtype: torch.dtype = torch.float64
     """A method with its float state in ``dtype``, in the third of four epochs, having seen what it asks to see."""
     torch.manual_seed(0)
     method = build(name, settings, problem()).to(dtype)
+    method.begin_training(single_positives(N))
+    if "disk" in method.needs:
+        method.open_disk(Path(tempfile.mkdtemp()))
     for epoch in (1, 2):
         method.begin_epoch(epoch, 4)
         if "epoch_logits" in method.needs:
@@ -131,7 +115,7 @@ def outputs(method: Method, logits: Tensor, seed: int = 0, requires_grad: bool =
         return values.to(logits.dtype)
 
     given: dict[str, Tensor] = {"logits": logits[:views].clone()}
-    shapes = {"features": (6,), "embeddings": (C, E), "maps": (C, 2, 2), "posterior": (C, 2, E), "parameters": (C, 2)}
+    shapes = {"features": (D,), "embeddings": (C, E), "maps": (C, 2, 2), "posterior": (C, 2, E)}
     for name, shape in shapes.items():
         if name in method.needs:
             given[name] = leaf(*shape)
@@ -140,8 +124,12 @@ def outputs(method: Method, logits: Tensor, seed: int = 0, requires_grad: bool =
     for value in given.values():
         value.requires_grad_(requires_grad)
     if "geometry" in method.needs:
-        given["geometry"] = torch.tensor([0.0, 0, 48, 48, 0], dtype=logits.dtype).expand(views, rows, 5)
-    return Outputs(**given)
+        given["geometry"] = torch.tensor([0.0, 0, 1, 1, 0], dtype=logits.dtype).expand(views, rows, 5)
+    parameters = None
+    if "parameters" in method.needs:
+        drawn = [torch.randn(*shape, generator=generator(seed), dtype=torch.float64) for shape in ((3, 2), (2, 1, 2))]
+        parameters = tuple(value.to(logits.dtype).requires_grad_(requires_grad) for value in drawn)
+    return Outputs(**given, parameters=parameters)
 
 
 def loss(method: Method, answer: Outputs, batch: Batch) -> Tensor:

@@ -3,6 +3,8 @@ import torch
 
 from tests.methods.cases import check_golden, golden
 
+SETTINGS = [{}]
+
 
 @pytest.mark.parametrize("case", golden("an"), ids=lambda case: case["name"])
 def test_golden_numbers(case):

@@ -35,7 +35,7 @@ def test_abstract_method_cannot_be_made():
 
 @pytest.mark.parametrize("name", ["no_such", "base", "__init__", "../an", "an.json", "An", ""])
 def test_unknown_method_is_refused_and_the_known_ones_are_named(name):
-    with pytest.raises(ConfigError, match="unknown method.* an, em, em_apl, "):
+    with pytest.raises(ConfigError, match="unknown method.* an, .*em, em_apl, "):
         base.load(name)
 
 

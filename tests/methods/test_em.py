@@ -7,6 +7,8 @@ from pipeline.batch import Outputs, Problem
 from pipeline.methods.base import build
 from tests.methods.cases import check_golden, double, golden
 
+SETTINGS = [{"alpha": 0.2}]
+
 
 @pytest.mark.parametrize("case", golden("em"), ids=lambda case: case["name"])
 def test_golden_numbers(case):

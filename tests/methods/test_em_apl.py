@@ -1,13 +1,26 @@
+from fractions import Fraction
+from typing import Any
+
 import pytest
 import torch
 
 from pipeline.batch import Outputs, Problem
+from pipeline.config import ConfigError
 from pipeline.methods.base import Method, build
 from tests.methods.cases import close, double, golden
 
+DEFAULT = {"alpha": 0.2, "beta": 0.02, "proportion": 0.9, "warmup": 0.5, "target": "soft", "positive": 0.0}
+SETTINGS = [
+    DEFAULT,
+    DEFAULT | {"alpha": 0.01, "beta": 0.4, "proportion": 1.0, "warmup": 0.0},
+    DEFAULT | {"target": "hard", "warmup": 0.25},
+    DEFAULT | {"proportion": 0.6, "positive": 0.4, "warmup": 0.25},
+    DEFAULT | {"proportion": 0.6, "positive": 0.4, "target": "hard", "warmup": 0.25},
+]
 
-def make(observed: torch.Tensor, **settings: float) -> Method:
-    given = {"alpha": 0.2, "beta": 0.02, "proportion": 0.9, "warmup": 0.5, **settings}
+
+def make(observed: torch.Tensor, **settings: Any) -> Method:
+    given = {**DEFAULT, **settings}
     rows, classes = observed.shape
     return build("em_apl", given, Problem(rows, ("",) * classes, (observed == 1).sum(0), None)).double()
 
@@ -141,6 +154,83 @@ def test_labels_are_read_by_row_of_the_training_split():
     method.end_epoch(double([[2], [-3], [1]]), observed)
     cells = method.cells(torch.zeros(3, 1), observed, torch.tensor([2, 1, 0]))
     torch.testing.assert_close(cells.weight.flatten(), torch.tensor([-0.2, 0.02, -0.2]))
+
+
+def slow_rounds(logits: list[torch.Tensor], unknown: torch.Tensor, first: int, low: str, high: str) -> torch.Tensor:
+    """By loops over classes and rounds: epoch of each label, its sign for present (+) or absent (-)."""
+    rows, classes = unknown.shape
+    labels = torch.zeros(rows, classes, dtype=torch.int64)
+    rounds = len(logits) - first
+    for c in range(classes):
+        free = [i for i in range(rows) if unknown[i, c]]
+        some, many = (int(Fraction(share) * len(free) / rounds) for share in (low, high))
+        for epoch in range(first, len(logits) + 1):
+            by_logit = sorted(free, key=lambda i: (float(logits[epoch - 1][i, c]), i))
+            for i in by_logit[:some]:
+                labels[i, c] = -epoch
+            left = sorted(by_logit[some:], key=lambda i: (-float(logits[epoch - 1][i, c]), i))
+            for i in left[:many]:
+                labels[i, c] = epoch
+            free = [i for i in free if labels[i, c] == 0]
+    return labels
+
+
+@pytest.mark.parametrize(("low", "high"), [("0.9", "0.1"), ("0.5", "0.5"), ("0", "0.3"), ("0.1", "0")])
+@pytest.mark.parametrize("target", ["soft", "hard"])
+def test_labels_of_both_signs_are_those_of_a_slow_loop(low, high, target):
+    generator = torch.Generator().manual_seed(7)
+    logits = [torch.randint(-6, 7, (41, 3), generator=generator) / double(2) for _ in range(6)]  # many ties
+    observed = torch.randint(0, 9, (41, 3), generator=generator)
+    observed = torch.where(observed > 1, 0, 1 - 2 * observed).to(torch.int8)
+    expected = slow_rounds(logits, observed == 0, 2, low, high)
+    method = make(observed, warmup=0.3, target=target, proportion=float(low), positive=float(high))
+    for epoch, values in enumerate(logits, 1):
+        method.begin_epoch(epoch, 6)
+        method.end_epoch(values, observed)
+        so_far = expected * (expected.abs() <= epoch)
+        assert torch.equal(method.get_buffer("since").long(), so_far.abs())  # each cell once, and kept
+        labels = method.pseudo_labels(values, observed, torch.arange(41))
+        assert labels is not None and labels.dtype == torch.int8 and torch.equal(labels.long(), so_far.sign())
+    at = [torch.sigmoid(values) for values in logits]
+    for (i, c), label in zip(expected.nonzero().tolist(), expected[expected != 0].tolist(), strict=True):
+        hard = float(label > 0)
+        close(method.get_buffer("soft")[i, c], float(at[abs(label) - 1][i, c]) if target == "soft" else hard)
+
+
+def test_a_hard_label_is_charged_as_a_label():
+    """beta times the log loss of 0 or 1, mean over the cells; nothing is left of p."""
+    observed = nothing_known(4)
+    method = make(observed, proportion=0.5, positive=0.5, warmup=0.5, beta=0.3, target="hard")
+    method.begin_epoch(1, 2)
+    method.end_epoch(double([[-2], [3], [1], [-1]]), observed)
+    logits = double([[[0.7], [-0.4], [2.5], [-3.0]]]).requires_grad_()
+    risk = method(Outputs(logits), observed, torch.arange(4))["risk"]
+    risk.backward()
+    targets = double([[[0], [1], [1], [0]]])
+    loss = torch.nn.functional.binary_cross_entropy_with_logits(logits.detach(), targets)
+    close(risk, 0.3 * float(loss))
+    close(logits.grad, (0.3 * (torch.sigmoid(logits.detach()) - targets) / 4).tolist())
+
+
+def test_the_settings_of_a_label_change_nothing_before_there_is_one():
+    observed = nothing_known(3)
+    logits = double([[[0.7], [-0.4], [2.5]]])
+    plain = make(observed)(Outputs(logits), observed, torch.arange(3))["risk"]
+    hard = make(observed, target="hard", positive=0.1)(Outputs(logits), observed, torch.arange(3))["risk"]
+    assert torch.equal(plain, hard)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"proportion": 0.9, "positive": 0.2}, "positive: 0.2 and proportion: 0.9 are more than all unknown cells"),
+        ({"positive": -0.1}, "positive: .*greater than or equal to 0"),
+        ({"target": "mean"}, "target: .*'soft' or 'hard'"),
+    ],
+)
+def test_impossible_settings_are_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        make(nothing_known(2), **settings)
 
 
 @pytest.mark.parametrize(

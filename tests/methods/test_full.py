@@ -5,6 +5,8 @@ from pipeline.batch import Outputs, Problem
 from pipeline.methods.base import build
 from tests.methods.cases import check_golden, double, golden
 
+SETTINGS = [{"smoothing": 0.0}, {"smoothing": 0.1}]
+
 
 @pytest.mark.parametrize("case", golden("bce_full"), ids=lambda case: case["name"])
 def test_golden_numbers(case):

@@ -9,7 +9,21 @@ from pipeline.batch import Outputs, Problem
 from pipeline.methods.base import Method, build
 from tests.methods.cases import close, double, golden
 
-SETTINGS = {
+SETTINGS = [
+    {
+        "threshold": 0.6 if form == "code" else 0.9,
+        "temperature": 0.5,
+        "queue_size": size,
+        "form": form,
+        "wrap": wrap,
+        "weight_plc": 1.0,
+        "weight_lac": 0.5,
+    }
+    for size, form, wrap in [(7, "code", "published"), (7, "code", "ring"), (0, "code", "ring")]
+    + [(9, "paper_a", "ring"), (9, "paper_b", "published"), (2, "paper_b", "ring")]
+]
+
+BLOCK = {
     "threshold": 0.6,
     "temperature": 0.5,
     "queue_size": 10,
@@ -22,7 +36,7 @@ SETTINGS = {
 
 def make(classes: int, **settings) -> Method:
     problem = Problem(99, ("",) * classes, torch.zeros(classes, dtype=torch.int64), None)
-    return build("lac", {**SETTINGS, **settings}, problem)
+    return build("lac", {**BLOCK, **settings}, problem)
 
 
 def unit(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -6,6 +6,8 @@ from pipeline.cells import confident
 from pipeline.methods.base import Method, build
 from tests.methods.cases import close, double, golden
 
+SETTINGS = [{"threshold": t, "form": form, "weight_plc": 1.0} for t, form in ((0.6, "code"), (0.9, "paper"))]
+
 
 def make(classes: int, **settings) -> Method:
     given = {"threshold": 0.6, "form": "code", "weight_plc": 1.0, **settings}

@@ -1,0 +1,69 @@
+"""EN: charge the lowest averages as absent.
+
+risk = -log p where observed; v (-log(1 - p)) where unknown, v = 1 on the expected negatives of the epoch, else 0; mean
+over B*C. Before an epoch, the N - N_c images of class c with the lowest average become its expected negatives, hard and
+anew each time; observed positives among them stay positive. average = decay * average + (1 - decay) * p, once an epoch,
+with the p of that epoch's training step; it starts as the first epoch's p.
+Source: Verelst et al., "Spatial Consistency Loss for Training Multi-Label Classifiers from Single-Label Annotations",
+WACV 2023, https://arxiv.org/abs/2203.06127.
+Authors' code: none is public.
+The paper's text was not at hand: the loss is that of Chen et al., IJCAI 2024, Appendix B, Eq. 20, which quotes it.
+Published: no constant is known. The paper trains on random resized crops, of unknown size.
+Guess: decay 0.8; N_c = k n_c, rounded, at most N, with n_c observed positives of class c and k labels per image; p of
+the augmented view in training mode; where the average starts; the first epoch, in which every unknown cell is negative
+(or none, by ``first``); equal averages go by row; an image that no epoch has met is the last to be chosen.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from pipeline.batch import Outputs, Problem
+from pipeline.cells import Cells, PastPredictions
+from pipeline.config import Strict
+from pipeline.methods.base import Method
+
+
+class Settings(Strict):
+    """Settings of EN."""
+
+    decay: Annotated[float, Field(ge=0, lt=1)]
+    """Share of the average that an epoch leaves."""
+    first: Literal["assume_negative", "positives_only"]
+    """Unknown cells of the first epoch: all negative, or none."""
+
+
+class ExpectedNegatives(Method):
+    """Observed positives against expected negatives; `past` holds averages and the negatives in force."""
+
+    Settings = Settings
+    needs = {"expected_positives"}
+
+    def __init__(self, settings: Settings, problem: Problem):
+        super().__init__(settings, problem)
+        assert problem.expected_positives is not None  # `needs` asks for it
+        known = (problem.observed_counts, problem.expected_positives, problem.n)
+        self.past = PastPredictions(*known, settings.decay, settings.first)
+
+    def begin_epoch(self, epoch: int, epochs: int) -> None:
+        """Choose the epoch's expected negatives; arguments as in `Method.begin_epoch`."""
+        super().begin_epoch(epoch, epochs)
+        self.past.renew()
+
+    def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
+        """Return belief 0, weight 1 on expected negatives, and log losses; arguments as in `Method.cells`."""
+        return self.past.cells(logits, index)
+
+    def forward(self, outputs: Outputs, observed: Tensor, index: Tensor) -> dict[str, Tensor]:
+        """Return the mean risk and, while training, keep the predictions; arguments as in `Method.forward`."""
+        if self.training:
+            self.past.note(outputs.logits[0], index)
+        return super().forward(outputs, observed, index)
+
+    def pseudo_labels(self, logits: Tensor, observed: Tensor, index: Tensor) -> Tensor:
+        """Return -1 on the unknown cells that are expected negatives now; arguments as in `Method.pseudo_labels`."""
+        return self.past.labels(observed, index)
+
+
+METHOD = ExpectedNegatives

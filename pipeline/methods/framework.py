@@ -1,0 +1,226 @@
+"""Framework: a loss assembled in params.
+
+risk = L1 where observed, v (k L2 + (1 - k) L3) where unknown, L3 where observed absent; mean over B*C. Belief k and
+weight v are functions of p without gradient; L1 and L2 are element losses at the logit, L3 is one at minus the logit.
+With f a part's name in params and ``log`` etc. its kind, the papers' losses are
+AN: belief constant 0, weight constant 1, l1 log, l3 log.
+Hill: belief constant 0, weight constant 1, l1 log (GR's reading) or focal gamma 2 margin 1, l3 hill lamb 1.5.
+SPLC from its change epoch: belief threshold 0.6, weight constant 1, l1 focal gamma 2 margin 1, l2 and l3 focal gamma 2
+margin 0; the paper's: l2 as l1, l3 hill.
+EM: belief constant 1, weight constant alpha, l1 log, l2 negative_entropy.
+EM+APL in one threshold: belief threshold tau, weight threshold tau above alpha below beta, l1 log, l2 negative_entropy,
+l3 soft, whose target was the stored one.
+EN in one threshold: belief constant 0, weight threshold tau above 0 below 1, l1 log, l3 log.
+GR: belief logistic, weight gaussian, l1 log, l2 power q2, l3 power q3.
+Source: Chen et al., "Boosting Single Positive Multi-label Classification with Generalized Robust Loss", IJCAI 2024,
+Eq. 4-5, 15-17 and Table 1, https://arxiv.org/abs/2405.03501.
+Authors' code: yan4xi1/GRLoss @5e13f7f has GR alone.
+Published: no settings beyond those of the losses above.
+Differs: every sign is that of a loss to be lowered; in Table 1 some lack their minus.
+Differs: an "undefined" belief or loss has to be named; one that weight 0 or belief 0 or 1 cuts off changes nothing.
+Differs: a soft target is one number for all cells, or p itself; EM+APL stores one for each cell.
+"""
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from pipeline.cells import Cells, entropy, focal_present, hill_absent, log_absent, log_present, power_present
+from pipeline.config import Strict
+from pipeline.methods.base import Method
+
+NonNegative = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+Probability = Annotated[float, Field(ge=0, le=1)]
+Pair = Annotated[tuple[float, float], Field(strict=False)]  # YAML has lists only
+
+
+class ConstantBelief(Strict):
+    """The same k for all unknown cells."""
+
+    kind: Literal["constant"]
+    value: Probability
+    """k."""
+
+
+class LogisticBelief(Strict):
+    """k = sigmoid(w p + b), with w and b by epoch."""
+
+    kind: Literal["logistic"]
+    weight: Pair
+    """First and last w."""
+    bias: Pair
+    """First and last b."""
+
+
+class ThresholdBelief(Strict):
+    """k = 1 where p > value, else 0."""
+
+    kind: Literal["threshold"]
+    value: Probability
+    """Threshold; a p equal to it is below."""
+
+
+class ConstantWeight(Strict):
+    """The same v for all unknown cells."""
+
+    kind: Literal["constant"]
+    value: float
+    """v."""
+
+
+class GaussianWeight(Strict):
+    """v = exp(-(p - mu)^2 / (2 sigma^2)), with mu and sigma by epoch."""
+
+    kind: Literal["gaussian"]
+    mu: Pair
+    """First and last mean."""
+    sigma: Annotated[tuple[Positive, Positive], Field(strict=False)]
+    """First and last standard deviation."""
+
+
+class ThresholdWeight(Strict):
+    """One v where p > tau, another elsewhere."""
+
+    kind: Literal["threshold"]
+    tau: Probability
+    """Threshold; a p equal to it is below."""
+    above: float
+    """v where p > tau."""
+    below: float
+    """v elsewhere."""
+
+
+class Log(Strict):
+    """-log p."""
+
+    kind: Literal["log"]
+
+
+class Focal(Strict):
+    """(1 - q)^gamma (-log q) with q = sigmoid(z - margin)."""
+
+    kind: Literal["focal"]
+    gamma: NonNegative
+    """Focusing exponent; its factor has a gradient."""
+    margin: float
+    """Shift of the logit."""
+
+
+class Power(Strict):
+    """(1 - p^q) / q."""
+
+    kind: Literal["power"]
+    q: NonNegative
+    """Exponent: 0 is the log loss, 1 is the absolute error."""
+
+
+class Hill(Strict):
+    """(lamb - a) a^2 with a = 1 - p; as l3, a is the probability of presence."""
+
+    kind: Literal["hill"]
+    lamb: Annotated[float, Field(ge=1)]
+    """lambda; from 1 on the loss is nowhere negative, from 1.5 on it nowhere falls as a grows."""
+
+
+class NegativeEntropy(Strict):
+    """p log p + (1 - p) log(1 - p), the same for all three losses."""
+
+    kind: Literal["negative_entropy"]
+
+
+class Soft(Strict):
+    """-s log p - (1 - s) log(1 - p) with p and s of presence, the same for all three losses."""
+
+    kind: Literal["soft"]
+    target: Probability | Literal["current"]
+    """s; ``current``: p without gradient, as Chen et al. read EM+APL, where the whole gradient is zero."""
+
+
+Loss = Annotated[Log | Focal | Power | Hill | NegativeEntropy | Soft, Field(discriminator="kind")]
+
+
+class Settings(Strict):
+    """Settings of the framework."""
+
+    belief: Annotated[ConstantBelief | LogisticBelief | ThresholdBelief, Field(discriminator="kind")]
+    """k: how present an unknown cell is taken to be."""
+    weight: Annotated[ConstantWeight | GaussianWeight | ThresholdWeight, Field(discriminator="kind")]
+    """v: how much an unknown cell counts."""
+    l1: Loss
+    """Loss of an observed positive."""
+    l2: Loss
+    """Loss of an unknown cell taken as present."""
+    l3: Loss
+    """Loss of an unknown cell taken as absent, and of a cell observed absent."""
+    schedule: Literal["code", "paper_first", "paper_last"]
+    """Fraction of the way from first to last in epoch e of T. ``code``: (e - 1) / T for the belief, e / T for the
+    weight, as in GR's code; ``paper_first``, ``paper_last``: (e - 1) / T or e / T for both."""
+
+
+class AssembledLoss(Method):
+    """Any loss of the form of Eq. 4-5."""
+
+    Settings = Settings
+
+    def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
+        """Return the parts that params name, as of this epoch; arguments as in `Method.cells`."""
+        p = torch.sigmoid(logits.detach())
+        return Cells(
+            belief=self._belief(p),
+            weight=self._weight(p),
+            l1=_charge(self.settings.l1, logits, present=True),
+            l2=_charge(self.settings.l2, logits, present=True),
+            l3=_charge(self.settings.l3, logits, present=False),
+        )
+
+    def _belief(self, p: Tensor) -> Tensor:
+        belief = self.settings.belief
+        if isinstance(belief, ConstantBelief):
+            return torch.full_like(p, belief.value)
+        if isinstance(belief, ThresholdBelief):
+            return (p > belief.value).to(p.dtype)
+        way = self._way(self.settings.schedule != "paper_last")
+        return torch.sigmoid(_between(belief.weight, way) * p + _between(belief.bias, way))
+
+    def _weight(self, p: Tensor) -> Tensor:
+        weight = self.settings.weight
+        if isinstance(weight, ConstantWeight):
+            return torch.full_like(p, weight.value)
+        if isinstance(weight, ThresholdWeight):
+            return torch.where(p > weight.tau, weight.above, torch.full_like(p, weight.below))
+        way = self._way(self.settings.schedule == "paper_first")
+        return torch.exp(-(((p - _between(weight.mu, way)) / _between(weight.sigma, way)) ** 2) / 2)
+
+    def _way(self, one_behind: bool) -> float:
+        """Return the fraction of the way from first to last in this epoch; 0 before training."""
+        return max(self.epoch - one_behind, 0) / max(self.epochs, 1)
+
+
+def _between(pair: tuple[float, float], way: float) -> float:
+    """Return the value a fraction of the way from first to last."""
+    return pair[0] + (pair[1] - pair[0]) * way
+
+
+def _charge(loss: Loss, logits: Tensor, present: bool) -> Tensor:
+    """Return the element loss of a label that is present, or absent."""
+    z = logits if present else -logits
+    if isinstance(loss, Focal):
+        return focal_present(z - loss.margin, loss.gamma)
+    if isinstance(loss, Power):
+        return power_present(z, loss.q)
+    if isinstance(loss, Hill):
+        return hill_absent(-z, loss.lamb)
+    if isinstance(loss, NegativeEntropy):
+        return -entropy(logits)
+    if isinstance(loss, Soft):
+        if loss.target == "current":
+            now = logits.detach()
+            return torch.sigmoid(now) * log_present(logits) + torch.sigmoid(-now) * log_absent(logits)
+        return loss.target * log_present(logits) + (1 - loss.target) * log_absent(logits)
+    return log_present(z)
+
+
+METHOD = AssembledLoss

@@ -1,0 +1,191 @@
+"""GR: predicted soft labels under robust losses.
+
+risk = L1 where observed, v (k L2 + (1 - k) L3) where unknown, L3 where observed absent; mean over B*C;
+k = sigmoid(w p + b), v = exp(-(p - mu)^2 / (2 sigma^2)), both without gradient through p;
+L1 = (1 - p^q1) / q1, L2 = (1 - p^q2) / q2, L3 = (1 - (1 - p)^q3) / q3, and q = 0 is the log loss.
+w, b, mu and sigma run linearly from their first to their last value over the T epochs, e = 1..T, by ``schedule``:
+code: w and b at (e - 1) / T, whose last value is never reached, mu and sigma at e / T, whose first is never used;
+paper_first, paper_last (Eq. 9-13 say t / T, not which epoch has t): all four at (e - 1) / T, or at e / T.
+Source: Chen et al., "Boosting Single Positive Multi-label Classification with Generalized Robust Loss", IJCAI 2024,
+Eq. 4-14, https://arxiv.org/abs/2405.03501.
+Authors' code: yan4xi1/GRLoss @5e13f7f, losses.py, GR_loss, models.py and train.py.
+Published q2, q3, last (w, b), last (mu, sigma): VOC 0.01, 1, (2, -2), (0.8, 0.5); COCO and NUS 0.01, 1, (10, -8),
+(0.8, 0.5); CUB 0.01, 1.5, (10, -8), (0.8, 0.5). First values (0, -2), (0.5, 2) are the code's for VOC; for the others
+none is published. q1 is 0 in the code, 0.01 in the paper. The paper's Remark 1 takes the first b from label statistics.
+Ablation (Table 3): no k is ``belief: {kind: constant, value: 0}``, no v ``weight: {kind: constant, value: 1}``, no
+L1-L3 is q1 = q2 = q3 = 0.01; its last row is ``belief: {kind: trainable, ...}``.
+Differs: exact log loss of the logit; theirs is -log(p + 1e-7). Powers are taken of the logit's logsigmoid.
+Differs: a trainable k is trained by the stage's optimiser at ``factor`` times its learning rate; theirs has an SGD of
+its own, learning rate 0.1, momentum 0.9, weight decay 1e-3. As in their code, v keeps its schedule.
+Differs: their first ``linear_init`` epochs hold the schedule and freeze the backbone; ``hold`` does the former only.
+"""
+
+from fractions import Fraction
+from math import floor, isfinite, log
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from pipeline.batch import Problem
+from pipeline.cells import Cells, power_present
+from pipeline.config import ConfigError, Strict
+from pipeline.methods.base import Method
+
+Power = Annotated[float, Field(ge=0)]
+Pair = Annotated[tuple[float, float], Field(strict=False)]  # YAML has lists only
+
+
+class Logistic(Strict):
+    """k = sigmoid(w p + b), with w and b by epoch."""
+
+    kind: Literal["logistic"]
+    weight: Pair
+    """First and last w."""
+    bias: Annotated[tuple[float | Literal["statistics"], float], Field(strict=False)]
+    """First and last b. ``statistics``: sigmoid(b) is the share of present ones among unknown cells (Remark 1), which
+    needs `expected_positives`."""
+
+
+class Trainable(Strict):
+    """k = sigmoid(w p + b), with w and b of each class trained by the gradient."""
+
+    kind: Literal["trainable"]
+    weight: float
+    """Initial w: 0 in the code."""
+    bias: float
+    """Initial b: -2 in the code."""
+    factor: Annotated[float, Field(gt=0)]
+    """Learning rate of w and b, as a multiple of the stage's."""
+
+
+class Gaussian(Strict):
+    """v = exp(-(p - mu)^2 / (2 sigma^2)), with mu and sigma by epoch."""
+
+    kind: Literal["gaussian"]
+    mu: Pair
+    """First and last mean."""
+    sigma: Annotated[tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]], Field(strict=False)]
+    """First and last standard deviation."""
+
+
+class ConstantBelief(Strict):
+    """The same k for all unknown cells."""
+
+    kind: Literal["constant"]
+    value: Annotated[float, Field(ge=0, le=1)]
+    """k: 0 takes unknown as absent."""
+
+
+class ConstantWeight(Strict):
+    """The same v for all unknown cells."""
+
+    kind: Literal["constant"]
+    value: Annotated[float, Field(ge=0)]
+    """v."""
+
+
+class Settings(Strict):
+    """Settings of GR."""
+
+    belief: Annotated[Logistic | Trainable | ConstantBelief, Field(discriminator="kind")]
+    """k: how present an unknown cell is taken to be."""
+    weight: Annotated[Gaussian | ConstantWeight, Field(discriminator="kind")]
+    """v: how much an unknown cell counts."""
+    q1: Power
+    """Exponent of the loss of an observed positive; 0 is the log loss."""
+    q2: Power
+    """Exponent of the loss of an unknown cell taken as present."""
+    q3: Power
+    """Exponent of the loss of an unknown cell taken as absent: 1 is the absolute error."""
+    schedule: Literal["code", "paper_first", "paper_last"]
+    """Which fraction of the way from first to last an epoch has."""
+    hold: Annotated[float, Field(ge=0, lt=1)]
+    """Fraction of the stage's epochs, rounded, that keeps the first values; the schedule runs over the others."""
+
+
+class GeneralizedRobust(Method):
+    """GR Loss; with a trainable belief `slope` and `bias` (C,) are w and b of each class."""
+
+    Settings = Settings
+
+    slope: nn.Parameter
+    bias: nn.Parameter
+    biases: tuple[float, float]
+    """First and last b of a logistic belief."""
+
+    def __init__(self, settings: Settings, problem: Problem):
+        super().__init__(settings, problem)
+        belief = settings.belief
+        if isinstance(belief, Trainable):
+            classes = len(problem.classes)
+            self.slope = nn.Parameter(torch.full((classes,), belief.weight, dtype=torch.get_default_dtype()))
+            self.bias = nn.Parameter(torch.full((classes,), belief.bias, dtype=torch.get_default_dtype()))
+        elif isinstance(belief, Logistic):
+            first, last = belief.bias
+            self.biases = (_bias_from_statistics(problem) if first == "statistics" else first, last)
+
+    def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
+        """Return k, v and power losses as of this epoch; arguments as in `Method.cells`."""
+        p = torch.sigmoid(logits.detach())
+        return Cells(
+            belief=self._belief(p),
+            weight=self._weight(p),
+            l1=power_present(logits, self.settings.q1),
+            l2=power_present(logits, self.settings.q2),
+            l3=power_present(-logits, self.settings.q3),
+        )
+
+    def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
+        """Return the parameters of a trainable belief; arguments as in `Method.parameter_groups`."""
+        belief = self.settings.belief
+        return super().parameter_groups(lr * belief.factor if isinstance(belief, Trainable) else lr)
+
+    def _belief(self, p: Tensor) -> Tensor:
+        belief = self.settings.belief
+        if isinstance(belief, ConstantBelief):
+            return torch.full_like(p, belief.value)
+        if isinstance(belief, Trainable):
+            return torch.sigmoid(self.slope * p + self.bias)
+        way = self._way(self.settings.schedule != "paper_last")
+        return torch.sigmoid(_between(belief.weight, way) * p + _between(self.biases, way))
+
+    def _weight(self, p: Tensor) -> Tensor:
+        weight = self.settings.weight
+        if isinstance(weight, ConstantWeight):
+            return torch.full_like(p, weight.value)
+        way = self._way(self.settings.schedule == "paper_first")
+        return torch.exp(-(((p - _between(weight.mu, way)) / _between(weight.sigma, way)) ** 2) / 2)
+
+    def _way(self, one_behind: bool) -> float:
+        """Return the fraction of the way from first to last in this epoch; 0 before training."""
+        hold = floor(Fraction(str(self.settings.hold)) * self.epochs + Fraction(1, 2))  # the decimal in params, exactly
+        hold = min(hold, self.epochs - 1)
+        return max(self.epoch - hold - one_behind, 0) / (self.epochs - hold) if self.epochs else 0.0
+
+
+def _between(pair: tuple[float, float], way: float) -> float:
+    """Return the value a fraction of the way from first to last."""
+    return pair[0] + (pair[1] - pair[0]) * way
+
+
+def _bias_from_statistics(problem: Problem) -> float:
+    """Return logit of (positives that are not observed) / (cells that are not observed), all images and classes.
+
+    Raises:
+        ConfigError: Nobody told the label density, or it leaves no such share in (0, 1).
+    """
+    if problem.expected_positives is None:
+        raise ConfigError("methods.gr.belief.bias: `statistics` needs `expected_positives`, which has no entry")
+    observed = float(problem.observed_counts.sum()) / problem.n
+    present, absent = problem.expected_positives - observed, len(problem.classes) - problem.expected_positives
+    if not (present > 0 and absent > 0 and isfinite(present)):
+        raise ConfigError(
+            f"methods.gr.belief.bias: `statistics` needs `expected_positives` between the {observed:g} observed labels "
+            f"per image and the {len(problem.classes)} classes, found {problem.expected_positives:g}"
+        )
+    return log(present / absent)
+
+
+METHOD = GeneralizedRobust

@@ -1,0 +1,70 @@
+"""LL-Cp: correct the largest unknown losses, permanently.
+
+risk = -log p where observed or corrected, -log(1 - p) elsewhere; mean over B*C. Each batch from the second epoch on
+corrects the unknown cells whose loss is among its k = ceil(B*C * delta) largest, all classes together; they count as
+present in that step and in every later one, and are no longer ranked.
+Source: Kim et al., "Large Loss Matters in Weakly Supervised Multi-Label Classification", CVPR 2022,
+https://arxiv.org/abs/2206.03740.
+Authors' code: snucml/LargeLossMatters @5025d16, losses.py and train.py.
+Published: delta, here a fraction and theirs percent, VOC 0.001, COCO, NUS and CUB 0.002 (the authors, issue 4 of their
+repository); 0.001 on all sets with BoostLU (Kim 2023, youngwk/BridgeGapExplanationPAMC @4a1986c, config.py).
+Differs: all cells at or above the k-th loss are kept corrected, as in BoostLU's code. Theirs keeps those above it, none
+at k = 1, and from its command line runs LL-Ct instead; published numbers may come from either.
+Differs: observed labels stay as they are; theirs are inverted where k exceeds the number of unknown cells.
+Differs: cells are ranked by logit, which never ties where the logits do not; theirs by loss.
+"""
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from pipeline.batch import Outputs, Problem
+from pipeline.cells import Cells, large_losses, log_cells
+from pipeline.config import Strict
+from pipeline.methods.base import Method
+
+
+class Settings(Strict):
+    """Settings of LL-Cp."""
+
+    delta: Annotated[float, Field(ge=0, le=1)]
+    """Share of the cells of a batch that it corrects, in every epoch after the first."""
+
+
+class PermanentLargeLossCorrection(Method):
+    """Assume negative, with corrections that accumulate; `corrected` (N, C) marks the cells corrected for good."""
+
+    Settings = Settings
+    coupled = True
+
+    corrected: Tensor
+
+    def __init__(self, settings: Settings, problem: Problem):
+        super().__init__(settings, problem)
+        self.register_buffer("corrected", torch.zeros(problem.n, len(problem.classes), dtype=torch.bool))
+
+    def _corrected(self, logits: Tensor, observed: Tensor, index: Tensor) -> Tensor:
+        """Return a (B, C) mask of the unknown cells corrected before this batch or by it."""
+        kept = self.corrected[index] & (observed == 0)
+        steps = int(self.epoch > 1)  # the share does not grow
+        return kept | large_losses(logits, (observed == 0) & ~kept, self.settings.delta, steps, "exact")
+
+    def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
+        """Return belief 1 on cells corrected before or by this batch, and weight 1; arguments as in `Method.cells`."""
+        return log_cells(logits, belief=self._corrected(logits, observed, index).to(logits.dtype))
+
+    def forward(self, outputs: Outputs, observed: Tensor, index: Tensor) -> dict[str, Tensor]:
+        """Return the mean risk and, while training, keep the corrections; arguments as in `Method.forward`."""
+        terms = super().forward(outputs, observed, index)
+        if self.training:
+            self.corrected[index] = self._corrected(outputs.logits[0], observed, index)
+        return terms
+
+    def pseudo_labels(self, logits: Tensor, observed: Tensor, index: Tensor) -> Tensor:
+        """Return 1 on the unknown cells corrected for good so far; arguments as in `Method.pseudo_labels`."""
+        return (self.corrected[index] & (observed == 0)).to(torch.int8)
+
+
+METHOD = PermanentLargeLossCorrection

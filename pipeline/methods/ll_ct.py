@@ -1,0 +1,54 @@
+"""LL-Ct: correct the largest unknown losses, temporarily.
+
+risk = AN's, but -log p on the unknown cells whose loss is among the k largest of the batch, all classes together;
+k = ceil(B*C * delta * (epoch - 1)); mean over B*C. The first epoch corrects nothing; a correction lasts one step.
+Source: Kim et al., "Large Loss Matters in Weakly Supervised Multi-Label Classification", CVPR 2022,
+https://arxiv.org/abs/2206.03740.
+Authors' code: snucml/LargeLossMatters @5025d16, losses.py and train.py.
+Published: delta, here a fraction and theirs percent, VOC, COCO and NUS 0.002, CUB 0.004 (the authors, issue 4 of their
+repository); 0.002 on all sets with BoostLU (Kim 2023, youngwk/BridgeGapExplanationPAMC @4a1986c, config.py).
+Differs: observed labels stay as they are; theirs are inverted where k exceeds the number of unknown cells.
+Differs: cells are ranked by logit, which never ties where the logits do not; theirs by loss. Ties with the k-th are
+corrected in both.
+"""
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from pipeline.cells import Cells, large_losses, log_cells
+from pipeline.config import Strict
+from pipeline.methods.base import Method
+
+
+class Settings(Strict):
+    """Settings of LL-Ct."""
+
+    delta: Annotated[float, Field(ge=0, le=1)]
+    """Share of the batch's cells that each epoch after the first adds to those corrected."""
+    arithmetic: Literal["exact", "running"]
+    """``running``: the authors' float subtraction, whose k is 1 too high at some whole B*C * delta * (epoch - 1)."""
+
+
+class LargeLossCorrection(Method):
+    """Assume negative, with the unknown cells that a batch finds hardest taken as present."""
+
+    Settings = Settings
+    coupled = True
+
+    def _corrected(self, logits: Tensor, observed: Tensor) -> Tensor:
+        steps = max(0, self.epoch - 1)
+        return large_losses(logits, observed == 0, self.settings.delta, steps, self.settings.arithmetic)
+
+    def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
+        """Return belief 1 on the cells corrected in this batch, and weight 1; arguments as in `Method.cells`."""
+        return log_cells(logits, belief=self._corrected(logits, observed).to(logits.dtype))
+
+    def pseudo_labels(self, logits: Tensor, observed: Tensor, index: Tensor) -> Tensor:
+        """Return 1 on the cells that a batch of these rows corrects now; arguments as in `Method.pseudo_labels`."""
+        return self._corrected(logits, observed).to(torch.int8)
+
+
+METHOD = LargeLossCorrection
