@@ -18,6 +18,8 @@ BY_DATASET = ("prepare", "backbone")
 """Sections without ``default``: DVC tracks the dataset's block alone."""
 BENCHMARKS = ("voc", "coco", "nus", "cub")
 """Datasets of the papers: a method may hold published settings for one that ``prepare`` does not hold yet."""
+PUBLISHED = "published"
+"""Key of a method's section that holds training recipes by dataset, not a block of its settings."""
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
@@ -107,10 +109,17 @@ class LinearHead(Strict):
     kind: Literal["linear"]
 
 
-class LabelEmbeddingHead(Strict):
-    """Label-wise transformer of LAC (Xie 2022); sizes in METHODS card 6."""
+class BoostedHead(Strict):
+    """One linear layer at every place, its positive values boosted before the mean over places (BoostLU)."""
 
-    kind: Literal["label_embedding"]
+    kind: Literal["boosted"]
+    factor: Annotated[float, Field(ge=1)]
+    """Factor alpha on positive values: 5 as published; 1 is the linear head under mean pooling."""
+
+
+class LabelTransformer(Strict):
+    """Sizes of the label-wise transformer (Xie 2022)."""
+
     dim: Count | None
     """Width d after the input projection; null: no projection, as published."""
     heads: Count
@@ -118,8 +127,6 @@ class LabelEmbeddingHead(Strict):
     encoder_layers: Annotated[int, Field(ge=0)]
     decoder_layers: Count
     dropout: Fraction
-    embedding: Count
-    """Width E of the contrastive embedding."""
 
     @model_validator(mode="after")
     def _can_be_built(self) -> Self:
@@ -128,9 +135,41 @@ class LabelEmbeddingHead(Strict):
         return self
 
 
-class StrongView(Strict):
-    """Augmentation of the strong view (LAC's code): cutout, RandAugment, colour jitter, greyscale."""
+class LabelEmbeddingHead(LabelTransformer):
+    """Label-wise transformer of LAC (Xie 2022): one embedding and one logit a label."""
 
+    kind: Literal["label_embedding"]
+    embedding: Count
+    """Width E of the contrastive embedding."""
+
+
+class BottleneckHead(LabelTransformer):
+    """Label-wise transformer with a variational bottleneck on each label (MIME, Liu 2023)."""
+
+    kind: Literal["bottleneck"]
+    latent: Count
+    """Width of the bottleneck: 256 as published."""
+    samples: Count
+    """Draws a training step averages: 10 as published; evaluation takes their expectation."""
+
+
+Head = Annotated[LinearHead | BoostedHead | LabelEmbeddingHead | BottleneckHead, Field(discriminator="kind")]
+HEAD_GIVES = {
+    "linear": frozenset({"features", "maps"}),
+    "boosted": frozenset({"features", "maps"}),
+    "label_embedding": frozenset({"features", "embeddings"}),
+    "bottleneck": frozenset({"features", "posterior"}),
+}
+"""What each kind of head answers beside logits; ``maps`` only where it sees feature maps."""
+SAME_WEIGHTS = ({"linear", "boosted"},)
+"""Kinds of head whose weights are the same, so that one can start from the other."""
+
+
+class StrongView(Strict):
+    """Augmentation of the strong view (LAC's code): cutout, RandAugment, colour jitter, greyscale; a crop before."""
+
+    crop: Annotated[float, Field(gt=0, le=1)]
+    """Smallest area of the random resized crop, as a fraction of the image's; 1: none, as in LAC."""
     cutout: Fraction
     """Side of the square as a fraction of the image's."""
     operations: Annotated[int, Field(ge=0)]
@@ -168,7 +207,10 @@ class EarlyStop(Strict):
 class Training(Strict):
     """One training stage: linear_init, finetune, end_to_end or lac."""
 
-    head: Annotated[LinearHead | LabelEmbeddingHead, Field(discriminator="kind")]
+    protocol: Literal["common", "published"]
+    """``common``: this block for every method, so that rows compare; ``published``: the recipe of the method's own
+    source, ``methods.<method>.published``, lies over it."""
+    head: Head
     epochs: Count
     batch_size: Count
     optimizer: Literal["adam", "adamw", "adamax", "sgd"]
@@ -195,6 +237,8 @@ class Training(Strict):
     taken, since choosing the averaged ones would need a score."""
     flip: bool
     """Left-right flip with probability 0.5 in the weak view."""
+    crop: Annotated[float, Field(gt=0, le=1)]
+    """Smallest area of the weak view's random resized crop, as a fraction of the image's; 1: none."""
     strong: StrongView | None
     """The strong view; null where no method asks for one."""
     keep_epoch_logits: bool
@@ -286,11 +330,18 @@ class Variant(Strict):
     set: Override
 
 
+class FinetuneVariant(Variant):
+    """A variant of finetune, which may start from another method's linear head."""
+
+    start: str
+    """Method of linear_init whose head it starts from; its own wherever it has one."""
+
+
 class Variants(Strict):
     """Variants of each training stage, by run key ``<dataset>-<method>-<seed>-<what>``."""
 
     linear_init: dict[str, Variant]
-    finetune: dict[str, Variant]
+    finetune: dict[str, FinetuneVariant]
     end_to_end: dict[str, Variant]
     lac: dict[str, Variant]
 
@@ -307,6 +358,16 @@ _SECTIONS: dict[str, TypeAdapter] = {
 }
 
 Section = dict[str, dict[str, Any]]
+_RECIPES = TypeAdapter(
+    dict[
+        str,
+        dict[
+            Literal["published"],
+            dict[str, dict[Literal["linear_init", "finetune", "end_to_end", "lac"], dict[str, Any]]],
+        ],
+    ]
+)
+"""What methods hold under PUBLISHED: by dataset and training stage, keys of the stage's block."""
 
 
 class Params(Strict):
@@ -357,9 +418,35 @@ class Params(Strict):
         Raises:
             ConfigError: params.yaml has no such method, or no block that serves the dataset.
         """
+        return _block(self._method(name), dataset, f"methods.{name}")
+
+    def published(self, name: str, dataset: str, stage: str) -> dict[str, Any]:
+        """Return what a method's source changes in a training stage.
+
+        Args:
+            name: Name of the method.
+            dataset: Name of a dataset.
+            stage: A training stage.
+
+        Returns:
+            Keys of the stage's block: ``methods.<name>.published.default.<stage>`` overlaid with that of the dataset.
+
+        Raises:
+            ConfigError: params.yaml has no such method, or its source has no recipe for that stage and dataset.
+        """
+        recipes = self._method(name).get(PUBLISHED, {})
+        found = [recipes[key][stage] for key in ("default", dataset) if stage in recipes.get(key, {})]
+        if not found:
+            raise ConfigError(
+                f"methods.{name}.{PUBLISHED}: has no recipe of {stage} for {dataset}, which `protocol: published` of "
+                f"{stage} asks for"
+            )
+        return merge(found[0], found[-1])
+
+    def _method(self, name: str) -> Section:
         if name not in self.methods:
             raise ConfigError(f"methods.{name}: no such section; it holds {', '.join(sorted(self.methods))}")
-        return _block(self.methods[name], dataset, f"methods.{name}")
+        return self.methods[name]
 
     def run(self, stage: str, dataset: str, method: str, what: str | None = None) -> tuple[Training, dict[str, Any]]:
         """Return the settings of one training run.
@@ -371,21 +458,26 @@ class Params(Strict):
             what: Key of a variant of that stage, or None for a run of the grid.
 
         Returns:
-            The stage's settings and the method's settings, with the variant's changes applied.
+            The stage's settings and the method's settings: the published recipe lies over the stage's block under
+            ``protocol: published``, and a variant's changes over both.
 
         Raises:
-            ConfigError: The variant is unknown, of another dataset or method, or changes a key that does not exist.
+            ConfigError: The variant is unknown, of another dataset or method, or changes a key that does not exist; or
+                the method has no published recipe and one is asked for.
         """
         block, own = _block(getattr(self, stage), dataset, stage), self.method(method, dataset)
+        change: dict[str, Any] = {}
         if what is not None:
             variants = getattr(self.variants, stage)
             if what not in variants:
                 raise ConfigError(f"variants.{stage}.{what}: no such variant")
             if (found := (variants[what].dataset, variants[what].method)) != (dataset, method):
                 raise ConfigError(f"variants.{stage}.{what}: is a variant of {found}, not of {(dataset, method)}")
-            block = merge(block, variants[what].set.stage)
+            change = variants[what].set.stage
             own = merge(own, variants[what].set.method)
-        return _validated(_SECTIONS[stage], block, f"{stage}.{what or dataset}"), own
+        if merge(block, change).get("protocol") == "published":
+            block = merge(block, self.published(method, dataset, stage))
+        return _validated(_SECTIONS[stage], merge(block, change), f"{stage}.{what or dataset}"), own
 
     def keys(self, stage: str, dataset: str, seed: int) -> list[tuple[str, str, str | None]]:
         """List the runs of a training stage at one seed: the grid's first, then variants.
@@ -437,7 +529,7 @@ def explain(error: ValidationError, prefix: str) -> str:
     """Return a pydantic error as one line a fault, each naming its key."""
     lines = []
     for fault in error.errors():
-        key = ".".join(str(part) for part in (prefix, *fault["loc"]) if part != "")
+        key = ".".join(str(part) for part in (prefix, *fault["loc"]) if part not in ("", "[key]"))
         given = "" if fault["type"] == "missing" else f" (given: {fault['input']!r})"
         lines.append(f"{key}: {fault['msg']}{given}")
     return "\n".join(lines)
@@ -462,13 +554,41 @@ def _misplaced(params: Params) -> list[str]:
     sections["expected_positives"] = params.expected_positives
     sections |= {f"methods.{name}": section for name, section in params.methods.items()}
     for section, keys in sections.items():
-        known = [*datasets, *(BENCHMARKS if section.startswith("methods.") else ())]
+        known = [*datasets, *((*BENCHMARKS, PUBLISHED) if section.startswith("methods.") else ())]
         free = () if section == "expected_positives" else ("default",)
         faults += [
             f"{section}.{key}: no dataset of that name; `prepare` holds {', '.join(datasets) or 'none'}"
             for key in keys
             if key not in known and key not in free
         ]
+    return faults
+
+
+def _recipe_faults(params: Params) -> list[str]:
+    """Return one line for each fault of the published recipes, laid over the stage's block for the dataset."""
+    faults = []
+    known = list(dict.fromkeys(("default", *params.prepare, *BENCHMARKS)))
+    for name, settings in params.methods.items():
+        recipes = settings.get(PUBLISHED, {})
+        for dataset in (key for key in recipes if key not in known):
+            faults.append(
+                f"methods.{name}.{PUBLISHED}.{dataset}: no dataset of that name; there are {', '.join(known)}"
+            )
+        faulty: set[str] = set()  # stages whose default recipe is: each dataset's would repeat its faults
+        for dataset in (key for key in known if key in recipes):
+            for stage, recipe in recipes[dataset].items():
+                key, section = f"methods.{name}.{PUBLISHED}.{dataset}.{stage}", getattr(params, stage)
+                if "protocol" in recipe:
+                    faults.append(f"{key}.protocol: a recipe does not choose the protocol")
+                if stage in faulty or not section.keys() & {"default", dataset}:
+                    continue
+                try:
+                    block = merge(_block(section, dataset, stage), params.published(name, dataset, stage))
+                    _validated(_SECTIONS[stage], block, key)
+                except ConfigError as error:
+                    faults.append(str(error))
+                    if dataset == "default":
+                        faulty.add(stage)
     return faults
 
 
@@ -479,8 +599,8 @@ def _unequal_seeds(params: Params, stage: str) -> list[str]:
     for key, variant in getattr(params.variants, stage).items():
         what = key.removeprefix(f"{variant.dataset}-{variant.method}-{variant.seed}-")
         other, found = first.setdefault((variant.dataset, variant.method, what), (key, variant))
-        if variant.set != found.set:
-            faults.append(f"variants.{stage}.{key}.set: differs from {other}'s, with which it is pooled as a seed")
+        if (variant.set, getattr(variant, "start", None)) != (found.set, getattr(found, "start", None)):
+            faults.append(f"variants.{stage}.{key}: differs from {other}, with which it is pooled as a seed")
     return faults
 
 
@@ -501,6 +621,12 @@ def parse(content: Any, name: str = "params.yaml") -> Params:
         params = Params.model_validate(content)
     except ValidationError as error:
         raise ConfigError(explain(error, name)) from error
+    try:
+        _RECIPES.validate_python(
+            {method: {PUBLISHED: section.get(PUBLISHED, {})} for method, section in params.methods.items()}
+        )
+    except ValidationError as error:
+        raise ConfigError(explain(error, "methods")) from error
     faults = _misplaced(params)
     for stage in _SECTIONS:
         section = getattr(params, stage)
@@ -519,7 +645,10 @@ def parse(content: Any, name: str = "params.yaml") -> Params:
                 faults.append(str(error))
             if not re.fullmatch(rf"{variant.dataset}-{variant.method}-{variant.seed}-[a-z0-9_]+", key):
                 faults.append(f"variants.{stage}.{key}: the key must be <dataset>-<method>-<seed>-<what>")
+            if isinstance(variant, FinetuneVariant) and variant.start not in params.methods:
+                faults.append(f"variants.{stage}.{key}.start: `{variant.start}` is no section of `methods`")
         faults += _unequal_seeds(params, stage)
+    faults += _recipe_faults(params)
     if faults:
         raise ConfigError("\n".join(dict.fromkeys(faults)))
     return params

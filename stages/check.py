@@ -24,11 +24,14 @@ from pydantic import ValidationError
 
 from pipeline import storage
 from pipeline.config import (
+    HEAD_GIVES,
     NAME,
+    PUBLISHED,
+    SAME_WEIGHTS,
     TRAINING_STAGES,
     ConfigError,
     DigitsBackbone,
-    LabelEmbeddingHead,
+    Head,
     Params,
     Strict,
     Training,
@@ -42,6 +45,8 @@ SETTINGS_MODULES = {"__future__", "collections", "math", "pathlib", "pipeline", 
 """Top-level modules that a settings schema may draw on: they load fast."""
 CONTINUES = {"finetune": "linear_init", "lac": "end_to_end"}
 """Training stages that start from another stage's network."""
+OF_PICTURES = frozenset({"maps", "geometry"})
+"""Needs that cached features cannot meet, whatever the head."""
 
 
 @dataclass(frozen=True)
@@ -271,17 +276,18 @@ def _will_rerun(root: Path, params: Params, stage: str, dataset: str) -> bool:
     return last.get(f"{stage}.{dataset}") != getattr(params, stage)[dataset]
 
 
-def available(settings: Training) -> frozenset[str]:
+def available(stage: str, settings: Training) -> frozenset[str]:
     """Tell which words of a method's ``needs`` a training stage can meet.
 
     Args:
+        stage: A training stage.
         settings: The stage's settings.
 
     Returns:
         Words of pipeline.methods.base.NEEDS.
     """
-    words = {"epoch_logits", "expected_positives"}
-    return frozenset(words | {"embeddings"} if isinstance(settings.head, LabelEmbeddingHead) else words)
+    words = HEAD_GIVES[settings.head.kind] | {"epoch_logits", "expected_positives", "parameters", "disk"}
+    return words - {"maps"} if stage == "linear_init" else words | {"geometry"}
 
 
 def _run_problems(root: Path, params: Params, stage: str, dataset: str, method: str, what: str | None) -> Iterable[str]:
@@ -299,20 +305,42 @@ def _run_problems(root: Path, params: Params, stage: str, dataset: str, method: 
     if stage == "linear_init":
         if len(facts.views) > 1:
             yield f"{where}: `{method}` compares {len(facts.views)} views of an image; cached features hold no views"
-        if isinstance(settings.head, LabelEmbeddingHead):
+        if settings.head.kind != "linear":
             yield f"{block}.head: `{settings.head.kind}` reads maps; cached features hold none"
         if settings.flip and not params.settings("features", dataset).mirrored:
             yield f"{block}.flip: needs the mirrored view in the feature cache (features.{dataset}.mirrored)"
+        if pictures := sorted(facts.needs & OF_PICTURES):
+            yield f"{where}: `{method}` needs {' and '.join(pictures)} of pictures; cached features hold none"
     elif "strong" in facts.views and settings.strong is None:
         yield f"{block}.strong: is null, and `{method}` ({where}) asks for a strong view"
-    if unmet := sorted(facts.needs - available(settings)):
+    if unmet := sorted(facts.needs - available(stage, settings) - (OF_PICTURES if stage == "linear_init" else set())):
         yield f"{where}: `{method}` needs {', '.join(unmet)}, which {block}.head `{settings.head.kind}` does not give"
     if "expected_positives" in facts.needs and dataset not in params.expected_positives:
         yield f"expected_positives.{dataset}: is missing, and `{method}` ({where}) needs it"
     if stage in CONTINUES:
-        before = params.settings(CONTINUES[stage], dataset).head
-        if settings.head != before:
-            yield f"{block}.head: differs from {CONTINUES[stage]}.{dataset}.head, whose weights it starts from"
+        starts = [params.variants.finetune[what].start if what else method] if stage == "finetune" else []
+        heads = _heads(params, CONTINUES[stage], dataset, starts or getattr(params.grid, CONTINUES[stage]))
+        if heads and not any(_may_start(stage, settings.head, one) for one in heads):
+            yield (
+                f"{block}.head: differs from {CONTINUES[stage]}.{dataset}.head, whose weights it starts from "
+                f"(`{settings.head.kind}` from {' or '.join(sorted({f'`{one.kind}`' for one in heads}))}, {where})"
+            )
+
+
+def _may_start(stage: str, head: Head, before: Head) -> bool:
+    """Return whether a stage can start a head from another's weights: lac goes on with the very network."""
+    return head == before or (stage == "finetune" and {head.kind, before.kind} in SAME_WEIGHTS)
+
+
+def _heads(params: Params, stage: str, dataset: str, methods: list[str]) -> list[Head]:
+    """Return the heads that runs of a stage train; a run that is not valid has none, and is named elsewhere."""
+    heads = []
+    for method in methods:
+        try:
+            heads.append(params.run(stage, dataset, method)[0].head)
+        except ConfigError:
+            continue
+    return heads
 
 
 def run_problems(root: Path, params: Params) -> list[str]:
@@ -357,6 +385,8 @@ def settings_problems(root: Path, params: Params) -> list[str]:
     problems = []
     for method, section in params.methods.items():
         for dataset in section:
+            if dataset == PUBLISHED:
+                continue  # training recipes, which the schema of params.yaml has checked
             try:
                 facts = _facts(root, "methods", method, "methods")
                 _validate(facts, params.method(method, dataset), f"methods.{method}.{dataset}")
@@ -379,8 +409,8 @@ def params_problems(root: Path, params: Params) -> list[str]:
 
 
 # ---------------------------------------------------------------------------------------------- the graph
-def _under(path: PurePath, folders: Iterable[PurePath]) -> bool:
-    return any(path == folder or folder in path.parents for folder in folders)
+def _under(path: PurePath, folders: set[PurePath]) -> bool:
+    return not folders.isdisjoint((path, *path.parents))
 
 
 def _hint(dep: PurePath, params: Params) -> str:
@@ -406,7 +436,9 @@ def graph_problems(root: Path, params: Params) -> tuple[list[str], list[Path]]:
     """
     from dvc.dependency import ParamsDependency
     from dvc.exceptions import DvcException
+    from dvc.fs import LocalFileSystem
     from dvc.repo import Repo
+    from dvc.utils.serialize import load_path  # reads as DVC will
 
     base = root.resolve()
     try:
@@ -423,11 +455,14 @@ def graph_problems(root: Path, params: Params) -> tuple[list[str], list[Path]]:
     made = {out.parts[0] for out in outs}
     parents = {parent for out in outs for parent in out.parents} | outs
     missing: dict[str, list[str]] = {}
+    contents: dict[PurePath, Any] = {}
     for stage in stages:
         for dep in stage.deps:
             name = path(dep)
             if isinstance(dep, ParamsDependency):
-                faults = [f"{name} has no {key}" for key in _absent(dep.params, base / name)]
+                if name not in contents:
+                    contents[name] = load_path(str(base / name), LocalFileSystem())
+                faults = [f"{name} has no {key}" for key in _absent(dep.params, contents[name])]
             elif name in parents or _under(name, outs):
                 faults = []
             elif name.parts[0] in made:  # a folder of outs: what lies there unmade was left by a removed run
@@ -443,12 +478,8 @@ def graph_problems(root: Path, params: Params) -> tuple[list[str], list[Path]]:
     return problems, _leftovers(base, parents, outs)
 
 
-def _absent(keys: Iterable[str], path: Path) -> list[str]:
-    """Return the dotted keys that a YAML file lacks."""
-    from dvc.fs import LocalFileSystem
-    from dvc.utils.serialize import load_path  # reads as DVC will
-
-    content = load_path(str(path), LocalFileSystem())
+def _absent(keys: Iterable[str], content: Any) -> list[str]:
+    """Return the dotted keys that the content of a YAML file lacks."""
     absent = []
     for key in keys:
         value: Any = content
@@ -459,7 +490,7 @@ def _absent(keys: Iterable[str], path: Path) -> list[str]:
     return absent
 
 
-def _leftovers(root: Path, parents: set[PurePath], outs: Iterable[PurePath]) -> list[Path]:
+def _leftovers(root: Path, parents: set[PurePath], outs: set[PurePath]) -> list[Path]:
     """Return the folders <top>/<stage>/<key> (or <top>/<stage>) under RUN_FOLDERS that belong to no stage."""
     found = []
     for top in RUN_FOLDERS:
@@ -471,7 +502,7 @@ def _leftovers(root: Path, parents: set[PurePath], outs: Iterable[PurePath]) -> 
     return [path.relative_to(root) for path in found]
 
 
-def _stage_makes(folder: PurePath, parents: set[PurePath], outs: Iterable[PurePath]) -> bool:
+def _stage_makes(folder: PurePath, parents: set[PurePath], outs: set[PurePath]) -> bool:
     return folder in parents or _under(folder, outs)
 
 

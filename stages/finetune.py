@@ -19,7 +19,8 @@ def finetune(root: Path, dataset: str, method: str, seed: int, variant: str | No
     """
     run = training.job(root, "finetune", dataset, method, seed, variant)
     weights = root / "weights" / dataset / "backbone.pt"
-    first = root / "runs" / "linear_init" / f"{dataset}-{method}-{seed}"
+    start = run.params.variants.finetune[variant].start if variant else method
+    first = root / "runs" / "linear_init" / f"{dataset}-{start}-{seed}"
     head = storage.read_torch(first / "weights.pt")["state"]
 
     def make() -> Network:
@@ -35,7 +36,8 @@ def finetune(root: Path, dataset: str, method: str, seed: int, variant: str | No
         root / "data" / "prepare" / dataset / "images.h5",
         root / "data" / "simulate" / dataset / "observed.h5",
     ]
-    training.execute(run, make, lambda network: training.image_inputs(run, network), reads, first / "method.pt")
+    inherited = first / "method.pt" if start == method else None
+    training.execute(run, make, lambda network: training.image_inputs(run, network), reads, inherited)
 
 
 if __name__ == "__main__":

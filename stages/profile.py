@@ -1,13 +1,16 @@
 """Write params.yaml from a profile: ``python -m stages.profile NAME [--root FOLDER] [--force]``.
 
 profiles/default.yaml is complete. Every other profile holds what differs and is laid over it: mappings merge, lists
-and values are replaced, and an empty mapping ``{}`` empties the one below it (so that a profile can drop the variants).
-Comments and number formats of the default survive. ``--root`` names the folder of the dataset's raw data.
+and values are replaced, an empty mapping ``{}`` empties the one below it (so that a profile can drop the variants), and
+the default's variants of a dataset that the profile does not run are left out. Comments, anchors and number formats of
+the default survive. ``--root`` names the folder of the raw data.
 params.yaml is left alone, with exit status 1, when it holds an edit that neither the last commit nor a profile has, and
 is not what this command wrote last.
 """
 
 import argparse
+import contextlib
+import copy
 import hashlib
 import io
 import subprocess
@@ -16,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML, YAMLError
+from ruamel.yaml.comments import CommentedMap
 
 from pipeline.config import ConfigError, parse
 from pipeline.storage import write_text
@@ -70,23 +74,57 @@ def overlay(base: Any, change: Any) -> None:
     Args:
         base: The full mapping, altered.
         change: What differs. A mapping merges, unless it is empty or names another ``kind`` or ``source``: then, as
-            for a list or a value, it replaces what was there.
+            for a list or a value, it replaces what was there. What others share through a YAML anchor, or merge, stays
+            as it is for them.
     """
+    _overlay(base, change, _shared(base))
+
+
+def _overlay(base: Any, change: Any, shared: set[int]) -> None:
     for key, value in change.items():
         old = base.get(key)
         mergeable = isinstance(value, dict) and isinstance(old, dict) and len(value) > 0
         if mergeable and all(value.get(tag, old.get(tag)) == old.get(tag) for tag in ("kind", "source")):
-            overlay(old, value)
+            if id(old) in shared:
+                old = base[key] = copy.deepcopy(old)
+            _overlay(old, value, shared)
         else:
             base[key] = value
 
 
+def _shared(content: Any) -> set[int]:
+    """Return the ids of the mappings that have an anchor, or that more than one path leads to."""
+    seen: set[int] = set()
+    shared: set[int] = set()
+
+    def walk(node: Any) -> None:
+        if isinstance(node, dict):
+            if id(node) in seen or (isinstance(node, CommentedMap) and node.anchor.value):
+                shared.add(id(node))
+            seen.add(id(node))
+            for value in node.values():
+                walk(value)
+
+    walk(content)
+    return shared
+
+
 def _blocks_with_root(content: Any) -> dict[str, Any]:
     """Return the ``prepare`` blocks of the grid's datasets that read a raw data folder, by dataset."""
-    prepare = content.get("prepare") or {}
-    datasets = (content.get("grid") or {}).get("datasets") or []
-    blocks = {name: prepare.get(name) for name in datasets}
+    prepare, grid = content.get("prepare"), content.get("grid")
+    if not isinstance(prepare, dict) or not isinstance(grid, dict):
+        return {}
+    blocks = {name: prepare.get(name) for name in grid.get("datasets") or []}
     return {name: block for name, block in blocks.items() if isinstance(block, dict) and "root" in block}
+
+
+def _leave_out_variants(content: Any, change: Any) -> None:
+    """Delete variants that the default has and the change has not, of datasets that the grid does not run."""
+    datasets, own = content["grid"]["datasets"], change.get("variants") or {}
+    for stage, variants in content["variants"].items():
+        for key in [key for key in variants if key not in (own.get(stage) or {})]:
+            if variants[key]["dataset"] not in datasets:
+                del variants[key]
 
 
 def compose(root: Path, name: str, raw: str | None = None) -> str:
@@ -101,19 +139,21 @@ def compose(root: Path, name: str, raw: str | None = None) -> str:
         The text.
 
     Raises:
-        ConfigError: The profile is unknown or not valid, or has not exactly one dataset that reads a folder (``raw``).
+        ConfigError: The profile is unknown or not valid, or its datasets do not all read one folder (``raw``).
     """
     text, content = _read(root, DEFAULT)
     if name != DEFAULT:
-        overlay(content, _read(root, name)[1])
+        change = _read(root, name)[1]
+        overlay(content, change)
+        with contextlib.suppress(AttributeError, KeyError, TypeError):  # what is no mapping is named below
+            _leave_out_variants(content, change)
     if raw is not None:
         blocks = _blocks_with_root(content)
-        if len(blocks) != 1:
-            found = ", ".join(blocks) or "none"
-            raise ConfigError(
-                f"--root: profile `{name}` must have one dataset with prepare.<dataset>.root; has {found}"
-            )
-        next(iter(blocks.values()))["root"] = raw
+        if len({str(block["root"]) for block in blocks.values()}) != 1:
+            found = ", ".join(f"{dataset} {block['root']}" for dataset, block in blocks.items()) or "none"
+            raise ConfigError(f"--root: profile `{name}` must name one folder as prepare.<dataset>.root; has {found}")
+        for block in blocks.values():
+            block["root"] = raw
     if name != DEFAULT or raw is not None:
         buffer = io.StringIO()
         _yaml().dump(content, buffer)

@@ -11,7 +11,7 @@ from pipeline import config
 from pipeline.config import ConfigError
 
 TIMM = {"source": "timm", "model": "resnet18", "weights": "hub", "file": None, "mean": None, "std": None}
-VARIANT = {"dataset": "digits", "method": "an", "seed": 0}
+VARIANT = {"dataset": "digits", "method": "an", "seed": 0, "start": "an"}
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +74,8 @@ def test_a_file_that_is_absent_is_named(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- the schema
+BOTTLENECK = {"kind": "bottleneck", "dim": 8, "heads": 2, "feedforward": 8, "encoder_layers": 1, "decoder_layers": 1}
+BOTTLENECK |= {"dropout": 0.1, "latent": 4, "samples": 2}
 FAULTS: list[tuple[str, Any, str]] = [
     ("finetune.default.momentun", 0.9, "finetune.default.momentun: Extra inputs are not permitted"),
     ("unknown_section", {}, "params.yaml.unknown_section: Extra inputs"),
@@ -144,6 +146,66 @@ FAULTS: list[tuple[str, Any, str]] = [
         "variants.finetune.digits-nope-0-x",
         {**VARIANT, "method": "nope", "set": {"stage": {}, "method": {}}},
         "methods.nope: no such section; it holds an, ",
+    ),
+    (
+        "variants.finetune.digits-an-0-x",
+        {"dataset": "digits", "method": "an", "seed": 0, "set": {"stage": {}, "method": {}}},
+        "variants.finetune.digits-an-0-x.start: Field required",
+    ),
+    (
+        "variants.finetune.digits-an-0-x",
+        {**VARIANT, "start": "nope", "set": {"stage": {}, "method": {}}},
+        r"^variants\.finetune\.digits-an-0-x\.start: `nope` is no section of `methods`$",
+    ),
+    ("variants.end_to_end.digits-an-0-x", {**VARIANT, "set": {"stage": {}, "method": {}}}, "x.start: Extra inputs"),
+    ("finetune.default.protocol", "own", "finetune.default.protocol: .*'common' or 'published'"),
+    ("finetune.default.crop", 0.0, "finetune.default.crop: .*greater than 0"),
+    ("finetune.default.crop", 1.5, "finetune.default.crop: .*less than or equal to 1"),
+    ("lac.default.strong.crop", 0, "lac.default.strong.crop: .*greater than 0"),
+    ("finetune.default.head", {"kind": "boosted"}, "finetune.default.head.boosted.factor: Field required"),
+    ("finetune.default.head", {"kind": "boosted", "factor": 0.5}, "head.boosted.factor: .*greater than or equal to 1"),
+    ("finetune.default.head", BOTTLENECK | {"latent": 0}, "head.bottleneck.latent: .*greater than or equal to 1"),
+    ("finetune.default.head", BOTTLENECK | {"samples": 0}, "head.bottleneck.samples: .*greater than or equal to 1"),
+    ("finetune.default.head", BOTTLENECK | {"embedding": 4}, "head.bottleneck.embedding: Extra inputs"),
+    ("finetune.default.head", BOTTLENECK | {"heads": 3}, r"finetune.default.head.bottleneck: .*of heads \(3\)"),
+    # published recipes; the whole message, since no other key is at fault
+    ("methods.an.published", None, r"^params.yaml.methods.an.published: .*dictionary"),
+    ("methods.an.published", 3, r"^params.yaml.methods.an.published: .*dictionary"),
+    ("methods.an.published.voc", 3, r"^methods.an.published.voc: .*dictionary \(given: 3\)$"),
+    ("methods.an.published.default.finetune", None, r"^methods.an.published.default.finetune: .*dictionary"),
+    (
+        "methods.an.published.voc.tune",
+        {},
+        "^methods.an.published.voc.tune: .*'linear_init', 'finetune', 'end_to_end' or",
+    ),
+    (
+        "methods.an.published.vocc.finetune",
+        {},
+        "^methods.an.published.vocc: no dataset of that name; there are default, ",
+    ),
+    (
+        "methods.an.published.voc.finetune.protocol",
+        "published",
+        "^methods.an.published.voc.finetune.protocol: a recipe does not choose the protocol$",
+    ),
+    ("methods.an.published.voc.finetune.epoch", 3, r"^methods.an.published.voc.finetune.epoch: Extra .* \(given: 3\)$"),
+    ("methods.an.published.voc.finetune.epochs", "3", "^methods.an.published.voc.finetune.epochs: .*valid integer.*$"),
+    (
+        "methods.an.published.voc.finetune.early_stop.rul",
+        "none",
+        "^methods.an.published.voc.finetune.early_stop.rul: Ex",
+    ),
+    ("methods.an.published.voc.lac.head", {"kind": "conv"}, "^methods.an.published.voc.lac.head: .*'kind'"),
+    # named once, though three datasets share it
+    (
+        "methods.an.published",
+        {"default": {"lac": {"epoch": 3}}, "voc": {"lac": {"epochs": 9}}, "cub": {"lac": {"epochs": 8}}},
+        r"^methods.an.published.default.lac.epoch: Extra .* \(given: 3\)$",
+    ),
+    (  # but not where it is sound
+        "methods.an.published",
+        {"default": {"lac": {"epochs": 3}}, "voc": {"lac": {"epoch": 9}}, "digits": {"lac": {"epoch": 8}}},
+        r"^methods.an.published.digits.lac.epoch: .+\nmethods.an.published.voc.lac.epoch: .+$",
     ),
 ]
 
@@ -257,7 +319,7 @@ def test_a_head_without_projection_is_judged_when_it_is_built(content: dict[str,
 def test_variants_that_are_pooled_as_seeds_change_the_same_values(content: dict[str, Any]) -> None:
     def variant(method: str, seed: int, epochs: int) -> dict[str, Any]:
         change = {"stage": {"epochs": epochs}, "method": {}}
-        return {"dataset": "digits", "method": method, "seed": seed, "set": change}
+        return {"dataset": "digits", "method": method, "seed": seed, "start": "an", "set": change}
 
     content["variants"]["finetune"] = {
         "digits-an-0-x": variant("an", 0, 3),
@@ -265,11 +327,98 @@ def test_variants_that_are_pooled_as_seeds_change_the_same_values(content: dict[
         "digits-an-1-y": variant("an", 1, 4),  # another name
         "digits-em-1-x": variant("em", 1, 5),  # another method
     }
-    content["variants"]["lac"] = {"digits-an-1-x": variant("an", 1, 6)}  # another stage
+    another = variant("an", 1, 6)
+    del another["start"]
+    content["variants"]["lac"] = {"digits-an-1-x": another}  # another stage
     config.parse(content)
-    content["variants"]["finetune"]["digits-an-1-x"] = variant("an", 1, 7)
-    with pytest.raises(ConfigError, match=r"^variants\.finetune\.digits-an-1-x\.set: differs from digits-an-0-x's.*$"):
+    for differing in (variant("an", 1, 7), variant("an", 1, 3) | {"start": "em"}):
+        content["variants"]["finetune"]["digits-an-1-x"] = differing
+        with pytest.raises(ConfigError, match=r"^variants\.finetune\.digits-an-1-x: differs from digits-an-0-x, .*$"):
+            config.parse(content)
+
+
+# ---------------------------------------------------------------------------------------------- published recipes
+def test_the_order_is_stage_then_recipe_then_its_dataset_then_variant(content: dict[str, Any]) -> None:
+    put(
+        content,
+        "finetune.default",
+        content["finetune"]["default"] | {"protocol": "published", "epochs": 1, "batch_size": 1},
+    )
+    put(content, "finetune.digits", {"weight_decay": 0.1, "momentum": 0.1})
+    put(
+        content,
+        "methods.em.published.default.finetune",
+        {"weight_decay": 0.2, "batch_size": 2, "warmup": 0.2, "ema": 0.2},
+    )
+    put(content, "methods.em.published.digits.finetune", {"warmup": 0.3, "ema": 0.3})
+    put(content, "methods.em.published.voc.finetune", {"warmup": 0.5, "flip": True})
+    change = {"stage": {"ema": 0.4}, "method": {}}
+    put(content, "variants.finetune.digits-em-0-x", {**VARIANT, "method": "em", "set": change})
+    params = config.parse(content)
+    settings, own = params.run("finetune", "digits", "em", "digits-em-0-x")
+    found = {
+        key: getattr(settings, key) for key in ("epochs", "momentum", "weight_decay", "batch_size", "warmup", "ema")
+    }
+    assert found == {"epochs": 1, "momentum": 0.1, "weight_decay": 0.2, "batch_size": 2, "warmup": 0.3, "ema": 0.4}
+    assert settings.flip is content["finetune"]["default"]["flip"]
+    assert params.run("finetune", "digits", "em")[0] == settings.model_copy(update={"ema": 0.3})
+    assert own == params.method("em", "digits") == content["methods"]["em"]["default"]  # the recipe is no setting of it
+    with pytest.raises(ConfigError, match=r"^methods\.an\.published: has no recipe of finetune for digits, .*$"):
+        params.run("finetune", "digits", "an")
+
+
+def test_a_recipe_is_read_under_its_protocol_only(content: dict[str, Any]) -> None:
+    put(content, "methods.em.published.default.finetune", {"epochs": 77})
+    for what, change in (("x", {"protocol": "published"}), ("y", {"protocol": "published", "epochs": 78})):
+        chosen = {"stage": change, "method": {}}
+        put(content, f"variants.finetune.digits-em-0-{what}", {**VARIANT, "method": "em", "set": chosen})
+    params = config.parse(content)
+    assert params.run("finetune", "digits", "em")[0] == params.settings("finetune", "digits")
+    assert params.run("finetune", "digits", "em", "digits-em-0-x")[0].epochs == 77
+    assert params.run("finetune", "digits", "em", "digits-em-0-y")[0].epochs == 78
+    put(content, "finetune.default.protocol", "published")
+    content["variants"]["finetune"] = {}
+    put(content, "variants.finetune.digits-an-0-z", {**VARIANT, "set": {"stage": {"protocol": "common"}, "method": {}}})
+    common = config.parse(content).run("finetune", "digits", "an", "digits-an-0-z")[0]  # without a recipe
+    assert (common.protocol, common.epochs) == ("common", content["finetune"]["default"]["epochs"])
+
+
+def test_a_recipe_merges_as_any_block_does(content: dict[str, Any]) -> None:
+    content["lac"]["default"] |= {"protocol": "published"}
+    put(
+        content,
+        "methods.lac.published.default.lac",
+        {"head": {"dim": 64}, "strong": {"cutout": 0.25}, "freeze": ["conv1"]},
+    )
+    put(content, "methods.lac.published.digits.lac", {"search": {"epochs": 2}, "freeze": ["bn1"]})
+    block, settings = content["lac"]["default"], config.parse(content).run("lac", "digits", "lac")[0]
+    assert settings.head.model_dump() == block["head"] | {"dim": 64}
+    assert settings.strong and settings.strong.model_dump() == block["strong"] | {"cutout": 0.25}
+    assert settings.search.model_dump() == block["search"] | {"epochs": 2}
+    assert settings.freeze == ["bn1"]
+    put(content, "methods.lac.published.default.lac.head", {"kind": "linear"})  # another kind replaces it whole
+    assert config.parse(content).run("lac", "digits", "lac")[0].head.model_dump() == {"kind": "linear"}
+
+
+def test_a_variant_that_asks_for_a_recipe_that_is_missing_is_named(content: dict[str, Any]) -> None:
+    put(content, "methods.an.published.voc.finetune", {"epochs": 3})  # of another dataset
+    put(content, "methods.an.published.default.lac", {"epochs": 3})  # of another stage
+    put(
+        content,
+        "variants.finetune.digits-an-0-x",
+        {**VARIANT, "set": {"stage": {"protocol": "published"}, "method": {}}},
+    )
+    with pytest.raises(ConfigError, match=r"^methods\.an\.published: has no recipe of finetune for digits, .*$"):
         config.parse(content)
+
+
+def test_a_recipe_may_wait_for_its_stage_to_have_a_block(content: dict[str, Any]) -> None:
+    content["lac"] = {"digits": content["lac"]["default"]}
+    put(content, "methods.an.published.default.lac", {"epochs": 3})
+    put(content, "methods.an.published.voc.lac", {"epochs": 4})
+    put(content, "methods.an.published.digits.lac", {"epochs": 5})
+    params = config.parse(content)
+    assert [params.published("an", name, "lac")["epochs"] for name in ("digits", "voc", "cub")] == [5, 4, 3]
 
 
 def tree(*leaves: Any) -> dict[str, Any]:

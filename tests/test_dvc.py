@@ -11,7 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -267,7 +267,7 @@ def edited(ran: Path) -> Any:
     """The tiny project with one setting of EM+APL changed."""
     path = ran / "params.yaml"
     text = path.read_text()
-    changed = text.replace("proportion: 0.9", "proportion: 0.8")
+    changed = text.replace("proportion: 0.75", "proportion: 0.5")
     assert changed != text
     path.write_text(changed)
     yield ran
@@ -280,7 +280,7 @@ def test_an_edit_of_a_method_names_its_runs_only(edited: Path) -> None:
     assert set(status) == EM_APL
     diff = json.loads(copies.run(edited, "dvc", "params", "diff", "--json"))
     assert list(diff) == ["params.yaml"] and list(diff["params.yaml"]) == ["methods.em_apl.default.proportion"]
-    assert diff["params.yaml"]["methods.em_apl.default.proportion"].items() >= {("old", 0.9), ("new", 0.8)}
+    assert diff["params.yaml"]["methods.em_apl.default.proportion"].items() >= {("old", 0.75), ("new", 0.5)}
 
 
 def test_undoing_an_edit_restores_from_the_cache_without_training(edited: Path) -> None:
@@ -291,7 +291,7 @@ def test_undoing_an_edit_restores_from_the_cache_without_training(edited: Path) 
     assert between == {"digits-em_apl-0"}
     ran = times_run(edited)
     path = edited / "params.yaml"
-    path.write_text(path.read_text().replace("proportion: 0.8", "proportion: 0.9"))
+    path.write_text(path.read_text().replace("proportion: 0.5", "proportion: 0.75"))
     said = copies.run(edited, "dvc", "repro")
     assert times_run(edited) == ran
     assert "is cached - skipping run" in said and "Running stage" not in said
@@ -307,6 +307,124 @@ def test_an_edit_of_a_methods_code_names_its_runs_only(ran: Path) -> None:
     finally:
         path.write_text(text)
     assert set(status) == EM_APL
+
+
+ANALYSES = {"audit", "wasserstein", "report"}
+"""Stages that read all runs of a dataset and seed, so that a new one makes them stale; they take seconds."""
+
+
+def stale_runs(root: Path) -> set[str]:
+    """Stages that DVC would run, without the analyses of all runs."""
+    status = json.loads(copies.run(root, "dvc", "status", "--json"))
+    return {name for name in status if name.partition("@")[0] not in ANALYSES}
+
+
+@pytest.fixture
+def restored(ran: Path) -> Iterator[Path]:
+    """The tiny project, whose params and methods a test may alter."""
+    kept = {path: path.read_bytes() for path in (*(ran / "pipeline/methods").glob("*.py"), ran / "params.yaml")}
+    lock = (ran / "dvc.lock").read_bytes()
+    yield ran
+    for path in (ran / "pipeline/methods").glob("*.py"):
+        if path not in kept:
+            path.unlink()
+    for path, data in kept.items():
+        path.write_bytes(data)
+    (ran / "dvc.lock").write_bytes(lock)
+    copies.run(ran, sys.executable, "-m", "stages.check", "--remove-leftovers")
+    copies.run(ran, "dvc", "checkout", "-q")
+
+
+def alter(root: Path, *changes: tuple[str, str]) -> None:
+    """Replace texts of params.yaml, each of which is there once."""
+    text = (root / "params.yaml").read_text()
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    (root / "params.yaml").write_text(text)
+
+
+def put(root: Path, dotted: str, value: Any) -> Any:
+    """Set a key of params.yaml, and return its content as others read it."""
+    path, yaml = root / "params.yaml", YAML()
+    block = whole = yaml.load(path)
+    *parents, last = dotted.split(".")
+    for key in parents:
+        block = block[key]
+    block[last] = value
+    yaml.dump(whole, path)
+    return YAML(typ="safe", pure=True).load(path)
+
+
+def test_a_new_method_runs_itself_and_nothing_of_the_others(restored: Path) -> None:
+    root = restored
+    shutil.copy(root / "pipeline/methods/an.py", root / "pipeline/methods/brand_new.py")
+    alter(
+        root,
+        ("  linear_init: [an, em_apl]", "  linear_init: [an, em_apl, brand_new]"),
+        ("  finetune: [em_apl]", "  finetune: [em_apl, brand_new]"),
+        ("  # ---- oracles", "  brand_new:\n    default: {}\n  # ---- oracles"),
+    )
+    copies.run(root, sys.executable, "-m", "stages.check")
+    mine = {f"{stage}@digits-brand_new-0" for stage in ("linear_init", "finetune")}
+    assert stale_runs(root) == mine
+    before = content(root, ["runs"])
+    done = times_run(root)
+    copies.run(root, "dvc", "repro", *sorted(mine))
+    assert times_run(root) == done + 2
+    after = content(root, ["runs"])
+    assert {path: after[path] for path in before} == before
+    assert {path.split("/")[2] for path in after.keys() - before.keys()} == {"digits-brand_new-0"}
+    assert stale_runs(root) == set()
+
+
+def test_a_new_variant_runs_itself_and_nothing_of_the_others(restored: Path) -> None:
+    run = "{dataset: digits, method: em_apl, seed: 0, start: an, set: {stage: {epochs: 1}, method: {}}}"
+    here = "    digits-an-0-train_norm: "
+    alter(restored, (here, f"    digits-em_apl-0-from_an: {run}\n{here}"))
+    assert stale_runs(restored) == {"finetune_variant@digits-em_apl-0-from_an"}
+
+
+def test_an_edit_of_a_published_recipe_names_its_methods_runs_only(restored: Path) -> None:
+    """Also where another method's recipe is copied from the same anchor."""
+    recipe = put(restored, "methods.em_apl.published.default.end_to_end.epochs", 77)
+    assert recipe["methods"]["em"]["published"]["default"]["end_to_end"]["epochs"] == 10
+    assert stale_runs(restored) == EM_APL
+    diff = json.loads(copies.run(restored, "dvc", "params", "diff", "--json"))["params.yaml"]
+    assert list(diff) == ["methods.em_apl.published.default.end_to_end.epochs"]
+
+
+def test_an_edit_of_a_published_recipe_by_dvc_changes_no_other(restored: Path) -> None:
+    from dvc.utils.hydra import apply_overrides  # as `dvc exp run -S` does
+
+    read = YAML(typ="safe", pure=True)
+    before = read.load(restored / "params.yaml")
+    apply_overrides(restored / "params.yaml", ["methods.em.published.default.end_to_end.epochs=77"])
+    after = read.load(restored / "params.yaml")
+    assert after["methods"]["em"]["published"]["default"]["end_to_end"].pop("epochs") == 77
+    assert before["methods"]["em"]["published"]["default"]["end_to_end"].pop("epochs") == 10
+    assert after == before
+
+
+def test_an_edit_of_the_block_of_a_method_that_is_not_run_names_nothing(restored: Path) -> None:
+    put(restored, "methods.l1r.default.weight", 0.1)
+    put(restored, "methods.l1r.published.voc", {"end_to_end": {"epochs": 77}})
+    path = restored / "pipeline/methods/l1r.py"
+    path.write_text(path.read_text() + "# a comment\n")
+    assert json.loads(copies.run(restored, "dvc", "status", "--json")) == {}
+
+
+def test_a_method_that_starts_from_anothers_head_is_stale_with_its_run_not_with_its_settings(restored: Path) -> None:
+    of_an = {
+        "linear_init@digits-an-0",
+        "linear_init_variant@digits-an-0-slow",
+        "finetune_variant@digits-an-0-train_norm",
+    }
+    path = restored / "pipeline/methods/an.py"
+    path.write_text(path.read_text() + "# a comment\n")
+    assert stale_runs(restored) == of_an  # that of `digits-plc-0-from_an` follows if the head comes out otherwise
+    deps = {stage.name: stage.deps for stage in resolve(restored)}["finetune_variant@digits-plc-0-from_an"]
+    assert "runs/linear_init/digits-an-0/weights.pt" in deps and "pipeline/methods/an.py" not in deps
 
 
 def test_a_stage_that_fails_leaves_the_lock_as_it_was(ran: Path) -> None:

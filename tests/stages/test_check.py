@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
@@ -14,10 +14,9 @@ from ruamel.yaml import YAML
 
 from pipeline import config, storage
 from pipeline.methods import base
-from pipeline.networks.network import Network
 from pipeline.sources import voc
 from stages import check, profile
-from tests import copies
+from tests import copies, tiny
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +53,8 @@ def test_the_default_passes(project: Path) -> None:
     assert check.check(project) == ([], [])
 
 
+BOTTLENECK = tiny.EMBEDDING | {"kind": "bottleneck", "latent": 4, "samples": 2}
+del BOTTLENECK["embedding"]
 TRANSFORMER = {
     "kind": "label_embedding",
     "dim": 8,
@@ -64,10 +65,18 @@ TRANSFORMER = {
     "dropout": 0.0,
     "embedding": 4,
 }
+LINEAR = {"head": {"kind": "linear"}}
+BOOSTED = {"kind": "boosted", "factor": 5.0}
 EVERY = ["an", "em", "em_apl", "iun", "full", "lac"]
 NEVER = "is no stage's out"
 FILE = {"source": "timm", "model": "resnet18", "weights": "file", "file": "gone.pth", "mean": None, "std": None}
 VARIANT = {"dataset": "digits", "method": "an", "seed": 0, "set": {"stage": {}, "method": {}}}
+PUBLISHED = {"stage": {"protocol": "published"}, "method": {}}
+
+
+def started(start: str, **stage: Any) -> dict[str, Any]:
+    """Variant of finetune that starts from a method's linear head."""
+    return {"variants/finetune/digits-an-0-x": VARIANT | {"start": start, "set": {"stage": stage, "method": {}}}}
 
 
 @pytest.mark.parametrize(
@@ -86,7 +95,7 @@ VARIANT = {"dataset": "digits", "method": "an", "seed": 0, "set": {"stage": {}, 
                 "grid/finetune": [],
                 "grid/landscape": [],
             },
-            r"grid\.linear_init: `emm` has no file pipeline/methods/emm\.py; there are an, em",
+            r"grid\.linear_init: `emm` has no file pipeline/methods/emm\.py; there are an, .*\bem, em_apl, ",
         ),
         (
             {"grid/end_to_end": ["plc", "base"], "methods/base": {"default": {}}},
@@ -104,13 +113,77 @@ VARIANT = {"dataset": "digits", "method": "an", "seed": 0, "set": {"stage": {}, 
         ),
         ({"lac/default/strong": None}, r"lac\.digits\.strong: is null, and `lac` \(grid\.lac\) asks for a strong view"),
         ({"linear_init/default/head": TRANSFORMER}, r"linear_init\.digits\.head: `label_embedding` reads maps"),
+        ({"linear_init/default/head": BOOSTED}, r"linear_init\.digits\.head: `boosted` reads maps"),
+        (
+            {"grid/linear_init": [*EVERY[:-1], "scl"]},
+            r"^grid\.linear_init: `scl` needs geometry and maps of pictures; cached features hold none$",
+        ),
+        (
+            {"grid/end_to_end": ["plc", "scl"]},
+            r"^grid\.end_to_end: `scl` needs maps, which end_to_end\.digits\.head `label_embedding` does not give$",
+        ),
+        (
+            {"grid/end_to_end": ["plc", "mime"]},
+            r"^grid\.end_to_end: `mime` needs posterior, which end_to_end\.digits\.head `label_embedding` does not",
+        ),
+        # published recipes
+        (
+            {"finetune/default/protocol": "published", "methods/iun/published": {"voc": {"finetune": {"epochs": 2}}}},
+            r"^methods\.iun\.published: has no recipe of finetune for digits, which `protocol: published` of finetune",
+        ),
+        (
+            {"variants/lac/digits-plc-0-x": VARIANT | {"method": "plc", "set": PUBLISHED}, "methods/plc/published": {}},
+            r"^methods\.plc\.published: has no recipe of lac for digits",
+        ),
+        (
+            {"variants/lac/digits-plc-0-x": VARIANT | {"method": "plc", "set": PUBLISHED}}
+            | {"methods/plc/published/default/lac": {"strong": None}},
+            r"^lac\.digits\.strong: is null, and `plc` \(variants\.lac\.digits-plc-0-x\) asks for a strong view$",
+        ),
+        ({"methods/em/published/voc": {"finetune": {"epoch": 3}}}, r"^methods\.em\.published\.voc\.finetune\.epoch: "),
+        ({"methods/em/published/vocc": {"finetune": {}}}, r"^methods\.em\.published\.vocc: no dataset of that name"),
         ({"linear_init/default/flip": True}, r"linear_init\.digits\.flip: .*features\.digits\.mirrored"),
         ({"lac/default/head": TRANSFORMER}, r"lac\.digits\.head: differs from end_to_end\.digits\.head"),
+        (  # the recipe's head is the one that is compared, on either side
+            {"end_to_end/default/protocol": "published", "methods/plc/published": {"default": {"end_to_end": LINEAR}}},
+            r"lac\.digits\.head: differs .* \(`label_embedding` from `linear`, grid\.lac\)$",
+        ),
+        (
+            {"lac/default/protocol": "published", "methods/plc/published": {"default": {"lac": LINEAR}}}
+            | {"methods/lac/published": {"default": {"lac": {}}}},
+            r"lac\.digits\.head: differs .* \(`linear` from `label_embedding`, grid\.lac\)$",
+        ),
+        (  # lac goes on with the very network
+            {"end_to_end/default/head": BOOSTED, "lac/default/head": LINEAR["head"]},
+            r"lac\.digits\.head: differs .* \(`linear` from `boosted`, grid\.lac\)$",
+        ),
+        (
+            {"finetune/default/head": TRANSFORMER},
+            r"finetune\.digits\.head: differs .* \(`label_embedding` from `linear`, grid\.finetune\)$",
+        ),
+        (
+            started("em", head=TRANSFORMER),
+            r"finetune\.digits\.head: differs .*from `linear`, variants\.finetune\.digits-an-0-x\)$",
+        ),
+        (  # the start's head, not the one that the method would train itself, had it a recipe
+            {"linear_init/default/protocol": "published", "methods/an/published/default/linear_init": {}}
+            | {"grid/linear_init": ["an"], "grid/finetune": [], "grid/landscape": []}
+            | {
+                "variants/finetune/digits-plc-0-x": VARIANT
+                | {"method": "plc", "start": "an", "set": {"stage": {"head": TRANSFORMER}, "method": {}}}
+            },
+            r"finetune\.digits\.head: differs .*from `linear`, variants\.finetune\.digits-plc-0-x\)$",
+        ),
         # runs that others start from
         (
             {"grid/linear_init": ["an", "em_apl", "iun", "full"]},
             rf"finetune@digits-em-0: dep runs/linear_init/digits-em-0/\S+ {NEVER}; add em to grid\.linear_init",
         ),
+        (
+            started("wan") | {"methods/wan": {"default": {}}},
+            rf"finetune_variant@digits-an-0-x: dep \S+/digits-wan-0/\S+ {NEVER}; add wan to grid\.linear_init",
+        ),
+        (started("nope"), r"^variants\.finetune\.digits-an-0-x\.start: `nope` is no section of `methods`$"),
         ({"grid/finetune": ["an", "em"]}, r"grid\.landscape: `full` is not in grid\.finetune"),
         (
             {"grid/end_to_end": ["an"]},
@@ -303,14 +376,45 @@ def test_the_reading_of_source_text_agrees_with_the_classes(repository: Path) ->
         assert facts.settings.model_json_schema() == method.Settings.model_json_schema(), name
 
 
-@pytest.mark.parametrize("kind", ["linear", "label_embedding"])
-def test_what_the_preflight_grants_is_what_the_network_provides(repository: Path, kind: str) -> None:
-    params = config.load(repository / "profiles/default.yaml")
-    settings = params.settings("end_to_end" if kind == "label_embedding" else "finetune", "digits")
-    head = settings.head.model_dump()
-    assert head["kind"] == kind
-    network = Network({"backbone": None, "width": 128, "classes": 3, "head": head})
-    assert check.available(settings) == network.provides() | {"epoch_logits", "expected_positives"}
+@pytest.mark.parametrize("stage", config.TRAINING_STAGES)
+@pytest.mark.parametrize("head", [tiny.LINEAR, BOOSTED, tiny.EMBEDDING, BOTTLENECK], ids=lambda head: head["kind"])
+def test_what_the_preflight_grants_is_what_network_and_inputs_provide(stage: str, head: dict[str, Any]) -> None:
+    on_images = stage != "linear_init"
+    network, inputs = tiny.network(head, on_images), tiny.images(2) if on_images else tiny.features(2)
+    granted = network.provides() | inputs.provides | {"epoch_logits", "expected_positives", "disk"}
+    assert check.available(stage, tiny.training(head=head)) == granted <= base.NEEDS
+
+
+def test_every_kind_of_head_is_known_to_the_preflight() -> None:
+    schema = config.Training.model_json_schema()
+    kinds = {
+        block["properties"]["kind"]["const"] for block in schema["$defs"].values() if "kind" in block["properties"]
+    }
+    assert kinds == set(config.HEAD_GIVES) and set().union(*config.SAME_WEIGHTS) <= kinds
+
+
+@pytest.mark.parametrize(("kind", "start"), [("linear", "boosted"), ("boosted", "linear")])
+def test_heads_of_the_same_weights_start_from_each_other(kind: str, start: str) -> None:
+    heads = {"linear": LINEAR["head"], "boosted": BOOSTED}
+    first, then = (tiny.training(head=heads[name]).head for name in (start, kind))
+    assert check._may_start("finetune", then, first) and not check._may_start("lac", then, first)
+    tiny.network(heads[kind]).load_state_dict(tiny.network(heads[start]).state_dict())  # as finetune does
+
+
+def test_a_boosted_head_may_start_from_linear_init(project: Path) -> None:
+    edit(project, {"finetune/default/head": BOOSTED} | started("em"))
+    assert check.check(project) == ([], [])
+
+
+def test_a_method_without_a_linear_head_may_start_from_anothers(project: Path) -> None:
+    run = {"dataset": "digits", "method": "plc", "seed": 0, "start": "an"}
+    strong = YAML().load(project / "params.yaml")["lac"]["default"]["strong"]
+    change = {"stage": {"strong": dict(strong)}, "method": {}}
+    edit(project, {"variants/finetune/digits-plc-0-from_an": run | {"set": change}})
+    assert check.check(project) == ([], [])
+    edit(project, {"variants/finetune/digits-plc-0-from_an": run | {"set": {"stage": {}, "method": {}}}})
+    told = "finetune.digits.strong: is null, and `plc` (variants.finetune.digits-plc-0-from_an) asks for a strong view"
+    assert check.check(project) == ([told], [])
 
 
 def test_it_is_quick_and_needs_no_torch(project: Path) -> None:
@@ -344,4 +448,22 @@ def test_every_profile_passes_once_its_raw_data_is_named(project: Path, name: st
         profile.apply(project, name, "raw")
     except config.ConfigError:
         profile.apply(project, name)  # reads no raw data
-    assert check.check(project) == ([], [])
+    asked = config.load(project / "params.yaml").grid.datasets
+    waiting = {
+        dataset for dataset in asked if not (project / f"pipeline/sources/{WAIT.get(dataset, 'voc')}.py").exists()
+    }
+    problems, leftovers = check.check(project)
+    told = {problem.partition("; there are")[0] for problem in problems}
+    assert told == {f"prepare.{each}.source: `{each}` has no file pipeline/sources/{each}.py" for each in waiting}
+    assert leftovers == []
+
+
+WAIT = {"coco": "coco", "nus": "nus", "cub": "cub"}
+"""Sources by dataset that a profile may ask for before there is a file; once there is, raw data of its layout must lie
+in the folder of the test above."""
+
+
+def test_what_lies_in_a_folder_of_outs_is_under_it() -> None:
+    outs = {PurePath("report/figures"), PurePath("a.txt")}
+    for path, under in (("report/figures/x/1.png", True), ("report/figures", True), ("report", False), ("a", False)):
+        assert check._under(PurePath(path), outs) is under

@@ -1,11 +1,15 @@
 """profiles/ -> params.yaml: what is composed, and that no edit is lost."""
 
+import io
+import json
 import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
 from pipeline import config
 from stages import profile
@@ -98,11 +102,82 @@ def test_root_replaces_the_folder_of_the_raw_data(project: Path) -> None:
     assert config.load(project / "params.yaml").prepare["photos"]["root"] == "raw"
 
 
+def test_root_replaces_the_one_folder_that_several_datasets_read(project: Path) -> None:
+    mine = project / "profiles/photos.yaml"
+    text = mine.read_text().replace("  datasets: [photos]", "  datasets: [photos, prints]")
+    digits = re.search(r"^  photos: (\{source: digits.+)$", text, re.MULTILINE)
+    assert digits
+    text = text.replace(
+        "  photos: {source: voc,", "  prints: {source: voc, root: ELSE, size: 64}\n  photos: {source: voc,"
+    )
+    mine.write_text(f"{text}  prints: {digits[1]}\n")
+    with pytest.raises(config.ConfigError, match="must name one folder .*; has photos null_device, prints ELSE$"):
+        profile.apply(project, "photos", "raw")
+    mine.write_text(mine.read_text().replace("root: ELSE", "root: null_device"))
+    profile.apply(project, "photos", "raw")
+    prepare = config.load(project / "params.yaml").prepare
+    assert [prepare[name]["root"] for name in ("photos", "prints")] == ["raw", "raw"]
+
+
+def test_the_defaults_variants_of_other_datasets_are_left_out(project: Path) -> None:
+    mine = project / "profiles/photos.yaml"
+    text = mine.read_text().replace("variants: {lac: {}}\n", "")
+    mine.write_text(text)
+    profile.apply(project, "photos", "raw")
+    assert config.load(project / "params.yaml").variants.lac == {}
+    run = "{dataset: photos, method: lac, seed: 0, set: {stage: {}, method: {queue_size: 0}}}"
+    mine.write_text(f"{text}variants: {{lac: {{photos-lac-0-no_queue: {run}}}}}\n")
+    profile.apply(project, "photos", "raw")
+    assert set(config.load(project / "params.yaml").variants.lac) == {"photos-lac-0-no_queue"}
+    (project / "profiles/more.yaml").write_text("grid: {seeds: [0, 1]}\n")
+    profile.apply(project, "more")
+    kept = config.load(project / "params.yaml").variants
+    assert kept.lac and kept == config.load(project / "profiles/default.yaml").variants
+    digits = run.replace("photos", "digits")  # its own are its own fault
+    mine.write_text(f"{text}variants: {{lac: {{digits-lac-0-x: {digits}}}}}\n")
+    profile.apply(project, "photos", "raw")
+    assert set(config.load(project / "params.yaml").variants.lac) == {"digits-lac-0-x"}
+    for broken in ("variants: null", "variants: {lac: [1]}", "variants: {lac: {digits-lac-0-x: 3}}", "grid: 3"):
+        mine.write_text(f"{text}{broken}\n" if "grid" not in broken else broken)
+        with pytest.raises(config.ConfigError, match=broken.partition(":")[0]):
+            profile.apply(project, "photos")
+
+
+SHARED = """\
+a: {one: &x {n: 1, deep: {m: 1, k: 2}}, two: &y {<<: *x, n: 2}}
+b: {one: *x, two: {<<: *x}, three: {<<: *y, n: 3}}
+"""
+
+
+@pytest.mark.parametrize("names", ["a.one", "a.two", "b.one", "b.two", "b.three", "a.one b.three", "b.one b.two"])
+def test_what_is_shared_by_an_anchor_stays_for_others(names: str) -> None:
+    """Changing one place of a file with anchors is changing one place of the file written out."""
+    change: dict[str, Any] = {"a": {}, "b": {}}
+    plain = YAML(typ="safe", pure=True)
+    expected = plain.load(SHARED)
+    expected = json.loads(json.dumps(expected))  # no mapping twice
+    for top, name in (place.split(".") for place in names.split()):
+        change[top][name] = {"n": 7, "deep": {"m": 8}}
+        expected[top][name]["n"] = 7
+        expected[top][name]["deep"]["m"] = 8
+    content, buffer = profile._yaml().load(SHARED), io.StringIO()
+    profile.overlay(content, {top: change[top] for top in change if change[top]})
+    profile._yaml().dump(content, buffer)
+    assert plain.load(buffer.getvalue()) == expected
+
+
+def test_anchors_survive(project: Path) -> None:
+    profile.apply(project, "photos", "raw")
+    text = (project / "params.yaml").read_text()
+    anchors = re.findall(r"&\w+", (project / "profiles/default.yaml").read_text())
+    assert len(anchors) > 5 and re.findall(r"&\w+", text) == anchors
+
+
 @pytest.mark.parametrize(
     ("name", "raw", "message"),
     [
         ("photo", None, r"no file profiles/photo\.yaml; there are: default, photos"),
-        ("default", "raw", r"must have one dataset with prepare\.<dataset>\.root; has none"),
+        ("default", "raw", r"must name one folder as prepare\.<dataset>\.root; has none"),
         ("photos", "gone", "gone is not a folder"),
     ],
 )

@@ -1,0 +1,140 @@
+"""Choose each method's `default` settings on digits: ``python -m benchmarks.method_settings [--jobs N] [METHOD ...]``.
+
+benchmarks/method_settings.yaml holds, for each method, the stage and the values that are tried; every combination is
+trained by the stage itself at its seeds, with the learning rate that val mAP chooses for it where the stage searches
+one, and judged by its mean val mAP. No test label is read. benchmarks/method_settings.tsv keeps every trial; those of the
+methods that are named (all, if none) are made anew. Printed at the end: for each method the best settings and what
+params.yaml holds. It needs the outputs of prepare, simulate, backbone and features, and those of `an` in linear_init.
+"""
+
+import argparse
+import contextlib
+import importlib
+import io
+import itertools
+import json
+import shutil
+import statistics
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+from ruamel.yaml import YAML
+from tqdm import tqdm
+
+from pipeline import config, storage
+
+HERE = Path("benchmarks")
+GRID, TRIALS = HERE / "method_settings.yaml", HERE / "method_settings.tsv"
+WORK = Path(".pipeline") / "method_settings"
+SEEDS = (0, 1)
+DATASET = "digits"
+
+
+def read_grid() -> dict[str, Any]:
+    """Return stage, fixed changes and tried values of each method."""
+    return YAML(typ="safe", pure=True).load(GRID.read_text(encoding="utf-8"))
+
+
+def combinations(values: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    """Return every combination of the values of each key, the first values first."""
+    return [dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]
+
+
+def root_for(name: str, content: dict[str, Any]) -> Path:
+    """Make a project folder that shares data and weights with this one and has its own params.yaml and runs."""
+    root = WORK / name
+    shutil.rmtree(root, ignore_errors=True)
+    (root / "runs" / "linear_init").mkdir(parents=True)
+    for shared in ("data", "weights"):
+        (root / shared).symlink_to(Path(shared).resolve())
+    for run in Path("runs/linear_init").glob(f"{DATASET}-an-?"):
+        (root / "runs" / "linear_init" / run.name).symlink_to(run.resolve())
+    with open(root / "params.yaml", "w", encoding="utf-8") as file:
+        YAML().dump(content, file)
+    return root
+
+
+def trial(job: tuple[int, str, dict[str, Any], dict[str, Any], int]) -> dict[str, Any]:
+    """Train one method with one combination at one seed.
+
+    Args:
+        job: Number, method, its entry of the grid, the combination, and the seed.
+
+    Returns:
+        One row of the table of trials.
+    """
+    number, method, entry, chosen, seed = job
+    torch.set_num_threads(1)
+    content = YAML(typ="safe", pure=True).load(Path("params.yaml").read_text(encoding="utf-8"))
+    stage = entry["stage"]
+    content["grid"]["seeds"] = list(SEEDS)
+    content["methods"][method]["default"] = config.merge(content["methods"][method]["default"], chosen)
+    content["methods"][method].pop(DATASET, None)
+    content[stage]["default"] = config.merge(content[stage]["default"], entry.get("set", {}))
+    key = f"{DATASET}-{method}-{seed}"
+    variant = None
+    if stage == "finetune":  # from AN's head, which all of them can start from
+        variant, key = f"{key}-settings", f"{key}-settings"
+        change = {"stage": {}, "method": {}}
+        content["variants"][stage] = {
+            key: {"dataset": DATASET, "method": method, "seed": seed, "start": "an", "set": change}
+        }
+    root = root_for(str(number), content)
+    more = [str(entry["start"])] if "start" in entry else []
+    with contextlib.redirect_stdout(io.StringIO()):
+        if "start" in entry:
+            before = root / "runs" / "end_to_end" / f"{DATASET}-{entry['start']}-{seed}"
+            before.parent.mkdir()
+            before.symlink_to((Path("runs/end_to_end") / before.name).resolve())
+        getattr(importlib.import_module(f"stages.{stage}"), stage)(root, DATASET, method, seed, *more, variant)
+    found = storage.read_json(root / "runs" / stage / key / "metrics.json")
+    shutil.rmtree(root)
+    return {
+        "method": method, "stage": stage, "settings": json.dumps(chosen, sort_keys=True), "seed": seed,
+        "learning_rate": found["learning_rate"], "epoch": found["epoch"], "val_map": found["val"]["map"],
+    }  # fmt: skip
+
+
+def best(rows: list[dict[str, str]], method: str) -> tuple[dict[str, Any], float]:
+    """Return the settings of a method with the highest mean val mAP, the first of equals.
+
+    Args:
+        rows: The table of trials.
+        method: Name of a method.
+
+    Returns:
+        The settings and their mean val mAP.
+    """
+    scores: dict[str, list[float]] = {}
+    for row in rows:
+        if row["method"] == method:
+            scores.setdefault(row["settings"], []).append(float(row["val_map"]))
+    chosen = max(scores, key=lambda settings: statistics.mean(scores[settings]))
+    return json.loads(chosen), statistics.mean(scores[chosen])
+
+
+def main() -> None:
+    """Run the trials that are asked for and print what they chose."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split(":")[0])
+    parser.add_argument("methods", nargs="*", metavar="METHOD", help="methods to try; all of the grid if none")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="trials side by side, one thread each")
+    arguments = parser.parse_args()
+    grid = read_grid()
+    wanted = arguments.methods or list(grid)
+    kept = [row for row in storage.read_tsv(TRIALS) if row["method"] not in wanted] if TRIALS.exists() else []
+    jobs = [(method, grid[method], chosen, seed) for method in wanted
+            for chosen in combinations(grid[method]["values"]) for seed in grid[method].get("seeds", SEEDS)]  # fmt: skip
+    with ProcessPoolExecutor(arguments.jobs) as pool:
+        found = list(tqdm(pool.map(trial, [(n, *job) for n, job in enumerate(jobs)]), total=len(jobs), disable=None))
+    storage.write_tsv(TRIALS, sorted(kept + found, key=lambda row: list(grid).index(row["method"])))
+    rows, params = storage.read_tsv(TRIALS), config.load()
+    for method in wanted:
+        chosen, score = best(rows, method)
+        held = {key: params.method(method, DATASET)[key] for key in chosen}
+        print(f"{method}: {json.dumps(chosen)} (val mAP {score:.2f}); params.yaml: {json.dumps(held)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""What a variant of finetune starts from: another method's linear head, or one that boosts."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pipeline import storage
+from pipeline.methods import base
+from stages.finetune import finetune
+from stages.linear_init import linear_init
+from tests import tiny
+from tests.stages.test_training import Project, states
+
+BOOSTED = {"kind": "boosted", "factor": 5.0}
+
+
+@pytest.fixture
+def project(tmp_path: Path, repository: Path) -> Project:
+    """A project with the linear heads of two methods, whose fine-tuning changes no weight to speak of."""
+    made = Project(tmp_path, repository)
+    made.put(made.cache, features=tiny.numbers(36, 8))
+    for method in ("an", "em_apl"):
+        linear_init(made.root, "digits", method, 0)
+    made.set("finetune", learning_rate=1e-30, batch_norm="frozen", epochs=1)
+    return made
+
+
+def variant(project: Project, method: str, start: str, **stage: Any) -> str:
+    key = f"digits-{method}-0-x"
+    run = {"dataset": "digits", "method": method, "seed": 0, "start": start, "set": {"stage": stage, "method": {}}}
+    project.sections["variants"]["finetune"] = {key: run}
+    project.write_params()
+    return key
+
+
+@pytest.mark.parametrize(
+    ("method", "start", "stage"),
+    [
+        ("plc", "an", {"strong": tiny.STRONG}),
+        ("em_apl", "an", {}),
+        ("em_apl", "em_apl", {}),
+        ("em_apl", "em_apl", {"head": BOOSTED}),
+        ("plc", "em_apl", {"strong": tiny.STRONG, "head": BOOSTED}),
+    ],
+)
+def test_a_variant_starts_from_the_head_that_it_names(
+    project: Project, monkeypatch: pytest.MonkeyPatch, method: str, start: str, stage: dict[str, Any]
+) -> None:
+    inherited: list[Any] = []
+    monkeypatch.setattr(base.Method, "inherit", lambda self, state: inherited.append(state))
+    key = variant(project, method, start, **stage)
+    finetune(project.root, "digits", method, 0, key)
+    first, whole = states(project, "linear_init", f"digits-{start}-0"), states(project, "finetune", key)
+    head = {name: value for name, value in whole.items() if name.startswith("head.")}
+    assert head.keys() == first.keys() and all(torch.equal(value, first[name]) for name, value in head.items())
+    other = states(project, "linear_init", f"digits-{'an' if start == 'em_apl' else 'em_apl'}-0")
+    assert not torch.equal(other["head.linear.weight"], head["head.linear.weight"])
+    assert len(inherited) == (method == start)  # a method's memory is its own
+    read = storage.read_json(project.folder("finetune", key) / "provenance.json")["inputs"]
+    assert [path for path in read if path.startswith("runs/")] == [f"runs/linear_init/digits-{start}-0/weights.pt"]
+
+
+def test_without_the_head_that_it_names(project: Project) -> None:
+    key = variant(project, "em_apl", "full")
+    with pytest.raises(storage.StorageError, match="runs/linear_init/digits-full-0/weights.pt: cannot be read"):
+        finetune(project.root, "digits", "em_apl", 0, key)
+    assert not project.folder("finetune", key).exists()
