@@ -3,8 +3,11 @@
 import argparse
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+from pipeline import storage
+from pipeline.config import ConfigError
 from pipeline.show import show
 from pipeline.storage import StorageError
 
@@ -35,7 +38,44 @@ def parser() -> argparse.ArgumentParser:
     verb.add_argument("path", type=Path, help="file or folder, such as runs/finetune/digits-em-0")
     verb.add_argument("--rev", metavar="REV", help="show it as of this commit, from DVC's cache, without a checkout")
     verb.add_argument("--rows", metavar="N", type=_rows, default=5, help="first rows to show (default: %(default)s)")
+    verb = verbs.add_parser(
+        "methods",
+        help="list the methods: year, idea, needs",
+        description="List the methods by year, oracles last: idea, what each needs beyond one label per image, and "
+        "whether it is told how many labels an image has on average.",
+    )
+    form = verb.add_mutually_exclusive_group()
+    form.add_argument("--plain", action="store_true", help="aligned columns for a terminal instead of Markdown")
+    form.add_argument("--write", metavar="FILE", type=Path, help="put the table in place of the one that FILE holds")
     return top
+
+
+def _show(options: argparse.Namespace) -> Iterator[str]:
+    return show(options.path, options.rev, options.rows)
+
+
+def _methods(options: argparse.Namespace) -> Iterator[str]:
+    """Yield the lines of the table, or what was written.
+
+    Raises:
+        ConfigError: The file has no table to replace, or a method's docstring has another form.
+        StorageError: The file cannot be read.
+    """
+    from pipeline import catalogue  # loads torch, which the other verbs do without
+
+    rows = catalogue.entries()
+    if options.write is None:
+        yield from (catalogue.plain if options.plain else catalogue.markdown)(rows)
+        return
+    try:
+        text = options.write.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StorageError(f"{options.write}: {error}") from error
+    try:
+        storage.write_text(options.write, catalogue.replaced(text, catalogue.markdown(rows)))
+    except ConfigError as error:
+        raise ConfigError(f"{options.write}: {error}") from error
+    yield f"{options.write}: {len(rows)} methods"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -49,10 +89,10 @@ def main(argv: list[str] | None = None) -> int:
     """
     options = parser().parse_args(argv)
     try:
-        for line in show(options.path, options.rev, options.rows):
+        for line in {"show": _show, "methods": _methods}[options.verb](options):
             print(line)
         sys.stdout.flush()
-    except StorageError as error:
+    except (StorageError, ConfigError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:  # `spml show … | head` closed the pipe: nothing is left to say

@@ -1,4 +1,4 @@
-"""``spml show``: what it prints of each kind of output, now and as of an earlier commit."""
+"""``spml show``: what it prints of each kind of output, now and as of an earlier commit; ``spml methods``."""
 
 import hashlib
 import json
@@ -231,3 +231,30 @@ def test_show_into_a_closed_pipe_is_quiet(there: Path, repository: Path) -> None
     assert process.stderr.read() == b""
     process.stderr.close()
     assert process.wait() == 0
+
+
+# ---------------------------------------------------------------------------------------------- methods
+def test_methods_are_listed_as_markdown_or_plain(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["methods"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "| name | year | idea | needs | knows the label density | file |"
+    assert "| `an` | 2021 | unknown means absent | one label | no | [an.py](pipeline/methods/an.py) |" in lines
+    assert cli.main(["methods", "--plain"]) == 0
+    plain = capsys.readouterr().out.splitlines()
+    assert len(plain) == len(lines) - 1  # Markdown's line of dashes
+    row = next(line for line in plain if line.startswith("an "))
+    assert row.split("  ")[0] == "an" and row.index("2021") == plain[0].index("year")
+    assert not any("|" in line or "`" in line for line in plain)
+
+
+def test_methods_are_written_into_a_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["methods"]) == 0
+    table = capsys.readouterr().out
+    Path("page.md").write_text(f"before\n\n{table.splitlines()[0]}\n| old |\n\nafter\n")
+    assert cli.main(["methods", "--write", "page.md"]) == 0
+    assert Path("page.md").read_text() == f"before\n\n{table}\nafter\n"
+    Path("empty.md").write_text("nothing\n")
+    capsys.readouterr()
+    for name, words in (("empty.md", "empty.md: no table of methods"), ("gone.md", "gone.md: ")):
+        assert cli.main(["methods", "--write", name]) == 1
+        assert words in capsys.readouterr().err

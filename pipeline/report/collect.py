@@ -69,11 +69,38 @@ class Arm:
     """Ascending by seed."""
     planned: int
     """Runs that params.yaml asks for; more than there are in a partial page."""
+    start: str = ""
+    """Another method, from whose linear head these runs started; empty where it was their own or none."""
 
     @property
     def name(self) -> str:
         """``<method>`` or ``<method>-<what>``."""
         return f"{self.method}-{self.variant}" if self.variant else self.method
+
+    @property
+    def head(self) -> str:
+        """Kind of the network's head, in words."""
+        return self._settled("head", "kind").replace("_", " ")
+
+    @property
+    def protocol(self) -> str:
+        """``common`` or ``published``: whose training recipe it was."""
+        return self._settled("protocol")
+
+    @property
+    def density(self) -> bool:
+        """Whether the method was told how many labels an image has on average."""
+        return any("expected_positives" in run.provenance.get("needs", ()) for run in self.runs)
+
+    def _settled(self, *keys: str) -> str:
+        """Return what the runs' provenance says of a setting; several values where the runs differ."""
+        found: dict[str, None] = {}
+        for run in self.runs:
+            value: Any = run.provenance.get("settings", {})
+            for key in keys:
+                value = value.get(key, {})
+            found[value or "not recorded"] = None
+        return ", ".join(found)
 
 
 @dataclass(frozen=True)
@@ -266,6 +293,7 @@ def _arms(reader: _Reader, params: Params, dataset: str) -> list[Arm]:
     arms = []
     for stage in TRAINING_STAGES:
         planned: dict[tuple[str, str], list[tuple[int, str]]] = {}  # (method, what): (seed, key) of each run
+        starts: dict[tuple[str, str], str] = {}
         for seed in params.grid.seeds:
             for method in getattr(params.grid, stage):
                 planned.setdefault((method, ""), []).append((seed, f"{dataset}-{method}-{seed}"))
@@ -273,11 +301,13 @@ def _arms(reader: _Reader, params: Params, dataset: str) -> list[Arm]:
             if item.dataset == dataset:
                 what = key.removeprefix(f"{item.dataset}-{item.method}-{item.seed}-")
                 planned.setdefault((item.method, what), []).append((item.seed, key))
+                if getattr(item, "start", item.method) != item.method:
+                    starts[item.method, what] = item.start
         for (method, what), entries in planned.items():
             runs = [_run(reader, stage, key, seed) for seed, key in sorted(entries)]
             found = tuple(run for run in runs if run is not None)
             if found:
-                arms.append(Arm(stage, dataset, method, what, found, len(entries)))
+                arms.append(Arm(stage, dataset, method, what, found, len(entries), starts.get((method, what), "")))
     return arms
 
 

@@ -1,8 +1,9 @@
 """Figures of the page: each function takes plain numbers and returns PNG bytes.
 
 One colour, line and marker belong to a method in every figure (``styles``). The colours are those of Okabe and Ito
-(https://jfly.uni-koeln.de/color/), which colour-blind readers tell apart; lines and markers differ too. The bytes
-depend on the numbers alone: no date and no software name is written into them.
+(https://jfly.uni-koeln.de/color/), which colour-blind readers tell apart; lines and markers differ too. Of many lines,
+some are named and the rest are ``faint``. The bytes depend on the numbers alone: no date and no software name is
+written into them.
 """
 
 import io
@@ -23,8 +24,8 @@ from matplotlib.ticker import MaxNLocator
 
 DPI = 110
 WIDTH = 10.0  # inches; with DPI the width of the page's text
-BANDS = 8
-"""Lines of one panel that still get a band for their spread; with more, bands hide lines."""
+NAMED = 8
+"""Lines of one panel that a reader tells apart; with more, some are named and the rest are faint and have no band."""
 
 _RC: dict[Any, Any] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same glyphs on every machine
@@ -46,9 +47,12 @@ _RC: dict[Any, Any] = {
     "savefig.facecolor": "white",
 }
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5195")
+COLOURS = len(_COLOURS)
 _DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_SIZES = {"P": 1.25, "X": 1.25, "^": 1.15, "v": 1.15}  # thin shapes look small beside a disc
 _GREY = "#9aa0a6"
+_FAINT = "#d3d7dc"
 _SURFACE = "viridis"
 
 
@@ -74,23 +78,27 @@ class Series:
     """Sample standard deviations; empty or None where there is one seed."""
     marked: Sequence[float] = field(default=())
     """Values of ``x`` that get a marker, such as the chosen epochs."""
+    faint: bool = False
+    """Whether it is one of the many that have no name in the figure."""
 
 
-def styles(methods: Sequence[str], baseline: str, ceiling: str) -> dict[str, Style]:
+def styles(methods: Sequence[str], baseline: str, oracles: Sequence[str]) -> dict[str, Style]:
     """Assign one style to each method.
 
     Args:
-        methods: Names in the order of params.yaml.
+        methods: Names, those first that are to differ most.
         baseline: Drawn in black.
-        ceiling: Drawn in grey, dashed.
+        oracles: Drawn in grey, dashed.
 
     Returns:
         Style by name; colours repeat after seven methods, with another dash and marker.
     """
-    chosen = {baseline: Style("#202124", "-", "o"), ceiling: Style("#80868b", (0, (5, 1.5)), "s")}
+    chosen = {baseline: Style("#202124", "-", "o")}
+    for place, name in enumerate(oracles):
+        chosen[name] = Style("#80868b", _DASHES[1 + place % (len(_DASHES) - 1)], _MARKERS[1 + place % 6])
     others = [name for name in methods if name not in chosen]
     for place, name in enumerate(others):
-        turn, colour = divmod(place, len(_COLOURS))
+        turn, colour = divmod(place, COLOURS)
         chosen[name] = Style(_COLOURS[colour], _DASHES[turn % len(_DASHES)], _MARKERS[(colour + turn) % len(_MARKERS)])
     return chosen
 
@@ -98,6 +106,11 @@ def styles(methods: Sequence[str], baseline: str, ceiling: str) -> dict[str, Sty
 def varied(style: Style, place: int) -> Style:
     """Return the style of a method's variant: its colour with another dash and marker."""
     return Style(style.colour, _DASHES[1 + place % (len(_DASHES) - 1)], _MARKERS[(1 + place) % len(_MARKERS)])
+
+
+def _size(style: Style, size: float) -> float:
+    """Return the size at which a style's marker looks as large as a disc of ``size`` points."""
+    return size * _SIZES.get(style.marker, 1.0)
 
 
 def png(figure: Figure) -> bytes:
@@ -130,6 +143,9 @@ def _array(values: Sequence[float | None]) -> np.ndarray:
 
 def _line(axes: Axes, series: Series) -> None:
     x, y = np.asarray(series.x, dtype=np.float64), _array(series.y)
+    if series.faint:
+        axes.plot(x, y, color=_FAINT, linewidth=1, zorder=1.5)
+        return
     axes.plot(x, y, color=series.style.colour, linestyle=series.style.line, linewidth=1.8, zorder=3)
     if len(x) == 1:
         axes.plot(x, y, color=series.style.colour, marker=series.style.marker, markersize=5, linestyle="none", zorder=4)
@@ -139,8 +155,9 @@ def _line(axes: Axes, series: Series) -> None:
     for value in dict.fromkeys(series.marked):
         place = np.flatnonzero(x == value)
         if place.size:
-            axes.plot(value, y[place[0]], marker=series.style.marker, markersize=6.5, color=series.style.colour,
-                      markeredgecolor="white", markeredgewidth=1.2, linestyle="none", zorder=5)  # fmt: skip
+            axes.plot(value, y[place[0]], marker=series.style.marker, markersize=_size(series.style, 6.5),
+                      color=series.style.colour, markeredgecolor="white", markeredgewidth=1.0, linestyle="none",
+                      zorder=5)  # fmt: skip
 
 
 def _end_labels(axes: Axes, series: Sequence[Series], height: float) -> None:
@@ -148,10 +165,11 @@ def _end_labels(axes: Axes, series: Sequence[Series], height: float) -> None:
 
     Args:
         axes: Panel whose lines are drawn.
-        series: Its lines.
+        series: Its lines; faint ones have no name.
         height: Height of the panel in inches.
     """
     ends = []
+    series = [item for item in series if not item.faint]
     for item in series:
         y = _array(item.y)
         known = np.flatnonzero(np.isfinite(y))
@@ -195,35 +213,31 @@ def _apart(wanted: Sequence[float], step: float, low: float, high: float) -> lis
     return [min(max(shift, low), last) + place * step for place, shift in enumerate(shifts)]
 
 
-def curves(
-    series: Sequence[Series], *, x: str, y: str, title: str = "", level: float | None = None, level_name: str = ""
-) -> bytes:
+def curves(series: Sequence[Series], *, x: str, y: str) -> bytes:
     """Draw lines with their names at the right end.
 
     Args:
-        series: The lines.
+        series: The lines; where some are faint, the named ones choose the range of the vertical axis.
         x: Label of the horizontal axis.
         y: Label of the vertical axis.
-        title: Title of the panel.
-        level: Height of a dashed reference line, or None.
-        level_name: Its name.
 
     Returns:
         PNG bytes.
     """
     with matplotlib.rc_context(_RC):
-        height = max(3.6, 0.17 * len(series) + 1.6)
+        named = [item for item in series if not item.faint]
+        height = max(3.6, 0.17 * len(named) + 1.6)
         figure = _figure(WIDTH, height)
         axes = figure.subplots()
-        if level is not None:
-            axes.axhline(level, color=_GREY, linestyle=(0, (4, 3)), linewidth=1)
-            axes.annotate(level_name, xy=(0.01, level), xycoords=("axes fraction", "data"), xytext=(0, 3),
-                          textcoords="offset points", fontsize=8, color="#5f6368")  # fmt: skip
         for item in series:
-            _line(axes, item if len(series) <= BANDS else replace(item, std=()))
+            _line(axes, item if len(series) <= NAMED else replace(item, std=()))
         _whole_ticks(axes)
+        values = [value for item in named for value in item.y if value is not None]
+        if values and len(named) < len(series):
+            margin = 0.06 * (max(values) - min(values)) or 1e-3
+            axes.set_ylim(min(values) - margin, max(values) + margin)
         _end_labels(axes, series, height - 0.9)
-        axes.set(xlabel=x, ylabel=y, title=title)
+        axes.set(xlabel=x, ylabel=y)
         return png(figure)
 
 
@@ -231,28 +245,57 @@ def _whole_ticks(axes: Axes, most: int = 12) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(most, integer=True))
 
 
-def multiples(series: Sequence[Series], *, x: str, y: str) -> bytes:
+def multiples(
+    series: Sequence[Series], *, x: str, y: str, reference: Series | None = None, notes: Sequence[str] = ()
+) -> bytes:
     """Draw each line in a panel of its own, with its own vertical scale.
 
     Args:
         series: The lines, at least one.
         x: Label of the horizontal axis.
         y: Label of the vertical axis.
+        reference: A line that every panel shows in grey too, or None.
+        notes: A few characters at the right of each panel's title, or nothing.
 
     Returns:
         PNG bytes.
     """
     with matplotlib.rc_context(_RC):
         columns = min(5, max(len(series), 3))
-        figure, panels = _grid(len(series), columns, (WIDTH / columns, 1.9))
-        for axes, item in zip(panels, series, strict=True):
-            _line(axes, item)
+        rows = math.ceil(len(series) / columns)
+        height = 1.75 * rows + 0.4
+        figure = Figure(figsize=(WIDTH / columns * min(columns, len(series)), height))  # a layout engine takes seconds
+        FigureCanvasAgg(figure)
+        across = min(columns, len(series))
+        width = figure.get_figwidth()
+        left, right, top, bottom = 0.8, 0.08, 0.3, 0.6  # inches
+        panels = figure.subplots(
+            rows,
+            across,
+            squeeze=False,
+            gridspec_kw={
+                "left": left / width,
+                "right": 1 - right / width,
+                "top": 1 - top / height,
+                "bottom": bottom / height,
+                "wspace": 0.38,
+                "hspace": 0.5,
+            },
+        ).ravel()
+        for spare in panels[len(series) :]:
+            spare.set_visible(False)
+        for place, (axes, item) in enumerate(zip(panels, series, strict=False)):
+            if reference is not None:
+                _line(axes, replace(reference, std=(), marked=(), style=Style(_GREY, "-", "o")))
+            _line(axes, replace(item, faint=False))
             _whole_ticks(axes, 6)
             axes.yaxis.set_major_locator(MaxNLocator(4))
-            axes.set_title(item.label, color=item.style.colour, fontsize=9.5)
+            axes.set_title(item.label, color=item.style.colour, fontsize=9)
+            if place < len(notes):
+                axes.set_title(notes[place], loc="right", fontsize=8, fontweight="normal", color="#5f6368")
             axes.tick_params(labelsize=8)
-        figure.supxlabel(x, fontsize=9.5, color="#3c4043")
-        figure.supylabel(y, fontsize=9.5, color="#3c4043")
+        figure.supxlabel(x, fontsize=9.5, color="#3c4043", y=0.1 / height)
+        figure.supylabel(y, fontsize=9.5, color="#3c4043", x=0.08 / width)
         return png(figure)
 
 
@@ -266,19 +309,42 @@ class Score:
     """One a seed."""
     mean: float
     std: float | None
+    faint: bool = False
+    """Whether it is drawn in grey."""
 
 
-def scores(panels: Sequence[tuple[str, Sequence[Score], float | None, float | None]], *, x: str) -> bytes:
+Panel = tuple[str, Sequence[Score], float | None, float | None]
+"""(title, rows best first, baseline's mean or None, ceiling's mean or None)"""
+
+
+def cut(panels: Sequence[Panel]) -> float:
+    """Return the score below which the dot plot draws an arrow: one gap under the lowest baseline.
+
+    Args:
+        panels: Those of ``scores``.
+
+    Returns:
+        That score; minus infinity without a gap. One method that fails would else press all others together.
+    """
+    gaps = [(low, high - low) for _, _, low, high in panels if low is not None and high is not None and high > low]
+    return min((low - gap for low, gap in gaps), default=-math.inf)
+
+
+def scores(panels: Sequence[Panel], *, x: str) -> bytes:
     """Draw the final scores as dots with bars of one standard deviation, a panel for each stage.
 
     Args:
-        panels: (title, rows best first, baseline's mean or None, ceiling's mean or None).
+        panels: One a stage.
         x: Label of the common horizontal axis.
 
     Returns:
         PNG bytes.
     """
     with matplotlib.rc_context(_RC):
+        everything = [value for _, rows, _, _ in panels for row in rows for value in (row.mean, *row.values)]
+        shown = [value for value in everything if value >= cut(panels)] or everything
+        margin = 0.04 * (max(shown) - min(shown)) or 0.5
+        edge = min(shown) - margin
         counts = [len(rows) for _, rows, _, _ in panels]
         figure = _figure(WIDTH, 0.27 * sum(counts) + 0.52 * len(panels) + 0.5)
         ratios = [count + 0.8 for count in counts]
@@ -287,19 +353,27 @@ def scores(panels: Sequence[tuple[str, Sequence[Score], float | None, float | No
             if low is not None and high is not None and high > low:
                 axes.axvspan(low, high, color="#f1f3f4", zorder=0, linewidth=0)
             for place, row in enumerate(rows):
-                if len(row.values) > 1:
-                    axes.plot(row.values, [place] * len(row.values), marker="|", markersize=9, linestyle="none",
-                              color=row.style.colour, alpha=0.55, zorder=2)  # fmt: skip
-                axes.errorbar(row.mean, place, xerr=row.std, color=row.style.colour, marker=row.style.marker,
-                              markersize=6.5, markeredgecolor="white", elinewidth=1.6, capsize=0, zorder=3)  # fmt: skip
+                colour = _GREY if row.faint else row.style.colour
+                if row.mean < edge:
+                    axes.plot(edge + 0.3 * margin, place, marker="<", markersize=6, color=colour, zorder=3)
+                else:
+                    if len(row.values) > 1:
+                        axes.plot(row.values, [place] * len(row.values), marker="|", markersize=9, linestyle="none",
+                                  color=colour, alpha=0.55, zorder=2)  # fmt: skip
+                    style = replace(row.style, marker="o") if row.faint else row.style
+                    axes.errorbar(row.mean, place, xerr=row.std, color=colour, marker=style.marker,
+                                  markersize=_size(style, 6.5), markeredgecolor="white", markeredgewidth=0.8,
+                                  elinewidth=1.6, capsize=0, zorder=3)  # fmt: skip
+                text = "#5f6368" if row.faint else colour
                 axes.annotate(f"{row.mean:.1f}", xy=(1.01, place), xycoords=("axes fraction", "data"), va="center",
-                              fontsize=9, color=row.style.colour, annotation_clip=False)  # fmt: skip
+                              fontsize=9, color=text, annotation_clip=False)  # fmt: skip
             axes.set_yticks(range(len(rows)), [row.label for row in rows])
             axes.set_ylim(len(rows) - 0.4, -0.6)
             axes.set_title(title)
             axes.grid(axis="y", visible=False)
             axes.spines["left"].set_visible(False)
             axes.tick_params(axis="y", length=0)
+            axes.set_xlim(edge, max(shown) + margin)
         grid.ravel()[-1].set_xlabel(x)
         return png(figure)
 
@@ -323,8 +397,18 @@ def scatter(panels: Sequence[tuple[str, Style, Sequence[float], Sequence[float]]
         for axes, (label, style, low, high) in zip(grid, panels, strict=True):
             axes.fill_between([0, top], [0, top], [top, top], color="#f6f8fa", linewidth=0, zorder=0)
             axes.plot([0, top], [0, top], color=_GREY, linewidth=1, zorder=1)
-            axes.plot(low, high, linestyle="none", marker=style.marker, markersize=5.5, color=style.colour,
-                      markeredgecolor="white", markeredgewidth=0.7, alpha=0.9, zorder=3)  # fmt: skip
+            axes.plot(
+                low,
+                high,
+                linestyle="none",
+                marker=style.marker,
+                markersize=_size(style, 5.5),
+                color=style.colour,
+                markeredgecolor="white",
+                markeredgewidth=0.7,
+                alpha=0.9,
+                zorder=3,
+            )
             above = sum(b > a for a, b in zip(low, high, strict=True))
             axes.set_title(label, color=style.colour)
             axes.text(
@@ -431,7 +515,7 @@ def rounds(panels: Sequence[tuple[str, Sequence[Series], float | None]], *, x: s
         PNG bytes.
     """
     with matplotlib.rc_context(_RC):
-        names = panels[0][1]
+        names = [item for item in panels[0][1] if not item.faint]
         columns = min(len(names), 6)
         figure = _figure(WIDTH, 3.0 + 0.22 * math.ceil(len(names) / columns))
         grid = figure.subplots(1, len(panels), squeeze=False, sharex=True).ravel()

@@ -14,9 +14,20 @@ AFTER = {
     "lac": "after the second stage",
 }
 
-_NAMES = {"em_apl": "EM+APL", "full": "Full labels"}
+_NAMES = {
+    "em_apl": "EM+APL",
+    "entmin": "EntMin",
+    "focal": "Focal",
+    "framework": "Framework",
+    "full": "Full labels",
+    "hill": "Hill",
+    "ll_cp": "LL-Cp",
+    "ll_ct": "LL-Ct",
+}
 _AUDITED = 3  # methods whose pseudo-labels get a sentence; the table has them all
-_LEVEL = 0.05  # points of mAP below which one decimal shows no difference
+_LOSERS = 6  # methods that a sentence names as worse than the linear head that they started from
+LEVEL = 0.05
+"""Points of mAP below which one decimal shows no difference."""
 
 
 def label(method: str, variant: str = "") -> str:
@@ -63,7 +74,7 @@ def verdict(subject: str, rival: str, difference: Row) -> str:
         return f"{subject} and {rival} share no seed, so they cannot be compared."
     size, where = f"{abs(mean):.1f} points of test mAP", "above" if mean > 0 else "below"
     if n == 1:
-        if abs(mean) < _LEVEL:
+        if abs(mean) < LEVEL:
             return f"{subject} ends level with {rival} at one seed; no spread is known."
         return f"{subject} ends {size} {where} {rival} at one seed; no spread is known, so another seed may differ."
     if ahead in (0, n) and abs(mean) > std:
@@ -117,7 +128,7 @@ def second_stage(row: Row) -> str:
 
 
 def own_head(rows: list[Row]) -> tuple[str, str]:
-    """Say for which methods fine-tuning loses to the linear head that it started from.
+    """Say for which methods fine-tuning loses to the linear head that it started from, the furthest behind first.
 
     Args:
         rows: Rows of ``tables.against_own_head``.
@@ -128,16 +139,20 @@ def own_head(rows: list[Row]) -> tuple[str, str]:
     known = [row for row in rows if row["test"]["mean"] is not None]
     if not known:
         return "", "note"
-    lost = [row for row in known if row["test"]["mean"] < 0]
+    lost = sorted((row for row in known if row["test"]["mean"] < 0), key=lambda row: row["test"]["mean"])
     if lost:
-        named = ", ".join(f"{label(row['method'])} ({signed(row['test'])})" for row in lost)
-        count = f"{len(lost)} of {_methods(len(known))}"
-        return f"Fine-tuning loses to its own linear head in test mAP for {count}: {named}.", "warning"
-    return f"Fine-tuning does not lose to its own linear head in test mAP ({_methods(len(known))}).", "note"
+        named = [f"{label(row['method'], row['variant'])} ({signed(row['test'])})" for row in lost]
+        names = ", ".join(named[:_LOSERS]) + (f" and {len(lost) - _LOSERS} more" if len(lost) > _LOSERS else "")
+        words = "Fine-tuning loses to the linear head that it started from, in test mAP, for"
+        return f"{words} {len(lost)} of {_runs(known)}: {names}.", "warning"
+    return f"Fine-tuning does not lose to the linear head that it started from, in test mAP ({_runs(known)}).", "note"
 
 
-def _methods(count: int) -> str:
-    return f"{count} method" + ("" if count == 1 else "s")
+def _runs(rows: Sequence[Row]) -> str:
+    """Return the number of methods, and of variants if there are any."""
+    variants = sum(bool(row["variant"]) for row in rows)
+    counts = (("method", len(rows) - variants), ("variant", variants))
+    return " and ".join(f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts if count)
 
 
 # ---------------------------------------------------------------------------------------------- all of them
@@ -161,13 +176,19 @@ def findings(collected: Collected, results: list[Row], dataset: Dataset) -> list
     head, kind = own_head(tables.against_own_head(collected, name))
     sentences += [head] if kind == "warning" else []
     sentences += _separated(analyses.separations(collected, name))
-    sentences += _right(analyses.pseudo_labels(collected, name))
+    best = [row["method"] for row in tables.ranked(results, name, "finetune")]
+    sentences += _right(analyses.pseudo_labels(collected, name), best)
     return sentences + [second_stage(row) for row in tables.second_stage(collected, dataset) if not row["start"]]
 
 
 def _plain(rows: Sequence[Row]) -> tuple[dict[str, Row], list[Row]]:
-    """Return the grid's own rows by method, and those of methods that see single positives and doubt them."""
-    plain = {row["method"]: row for row in rows if not row["variant"]}
+    """Return one row a method, and those of methods that see single positives and doubt them.
+
+    The row is the grid's own; a method that has none at this stage, as one that compares views has no linear head,
+    stands with the variant that starts from another method's.
+    """
+    plain = {row["method"]: row for row in rows if row.get("start")}
+    plain |= {row["method"]: row for row in rows if not row["variant"]}
     return plain, [row for method, row in plain.items() if method not in (BASELINE, *ORACLES)]
 
 
@@ -191,35 +212,53 @@ def before_labels(method: str, coverage: Sequence[Row]) -> str:
 
 
 def labelled(coverage: Sequence[Row]) -> str:
-    """Return in a few words how many unknown cells carried a pseudo-label in the chosen epoch; empty without rows."""
+    """Return how many unknown cells carried a pseudo-label in the chosen epoch, in percent; a dash without rows."""
     if not coverage:
-        return ""
+        return "–"
     value = tables.spread(100 * row["coverage"] for row in coverage)
-    words = f"labels {plus_minus({**value, 'std': None})}% of unknown cells at the chosen epoch"
+    words = f"{plus_minus({**value, 'std': None})}%"
     none = sum(not row["coverage"] for row in coverage)
     return f"{words} (none at {none} of {len(coverage)} seeds)" if 0 < none < len(coverage) else words
 
 
 def _best(rows: list[Row], stage: str, coverage: dict[analyses.Identity, list[Row]]) -> list[str]:
     plain, rivals = _plain([row for row in rows if row["test_map"]["mean"] is not None])
-    if BASELINE not in plain or not rivals:
+    if BASELINE not in plain:
         return []
-    best, low = rivals[0], plain[BASELINE]
-    after, name, scores = AFTER[stage].capitalize(), label(best["method"]), plus_minus(best["test_map"])
+    low = plain[BASELINE]
+    # another head or recipe does not compare with the baseline's
+    rivals = [row for row in rivals if (row["head"], row["protocol"]) == (low["head"], low["protocol"])]
+    rivals.sort(key=lambda row: -row["test_map"]["mean"])
+    if not rivals:
+        return []
+    best = rivals[0]
+    after, scores = AFTER[stage].capitalize(), plus_minus(best["test_map"])
+    name = label(best["method"], best["variant"])
     against = f"{plus_minus(low['test_map'])} for {label(BASELINE)}"
-    early = before_labels(best["method"], coverage.get((stage, best["method"], ""), ()))
+    early = before_labels(best["method"], coverage.get((stage, best["method"], best["variant"]), ()))
     if best["test_map"]["mean"] <= low["test_map"]["mean"]:
         words = (
             f"{after}, no method that sees one label per image beats {label(BASELINE)} in test mAP: {scores} for the "
             f"next, {name}, against {against}."
         )
         return [f"{words} {early}".strip()]
-    words = f"{after}, {name} is best of the methods that see one label per image: {scores} test mAP against {against}"
+    told = " (told the label density)" if best["density"] else ""
+    words = f"{after}, {name}{told} is best of the methods that see one label per image: {scores} test mAP against "
+    words += against
     if CEILING in plain:
         words += f" and {plus_minus(plain[CEILING]['test_map'])} for full labels"
     if best["gap_share"] is not None:
         words += f". It closes {best['gap_share']:.0f}% of the gap from {label(BASELINE)} to full labels"
-    return [f"{words}{_lead(rivals)}. {early}".strip()]
+    return [f"{words}{_lead(rivals)}.{_untold(rivals)} {early}".strip()]
+
+
+def _untold(rivals: list[Row]) -> str:
+    """Return the best method that is not told the label density, where the best of all is."""
+    others = [row for row in rivals if not row["density"]]
+    if not rivals[0]["density"] or not others:
+        return ""
+    name = label(others[0]["method"], others[0]["variant"])
+    return f" Of those not told the label density {name} is best, with {plus_minus(others[0]['test_map'])}."
 
 
 def _lead(rivals: list[Row]) -> str:
@@ -227,13 +266,14 @@ def _lead(rivals: list[Row]) -> str:
     if len(rivals) < 2:
         return ""
     first, second = rivals[0]["test_map"], rivals[1]["test_map"]
-    if first["mean"] - second["mean"] < _LEVEL:
-        return f"; {label(rivals[1]['method'])} is level with it"
+    name = label(rivals[1]["method"], rivals[1]["variant"])
+    if first["mean"] - second["mean"] < LEVEL:
+        return f"; {name} is level with it"
     known = [value["std"] for value in (first, second) if value["std"] is not None]
     if not known or first["mean"] - second["mean"] > max(known):
         return ""
     behind = f"{first['mean'] - second['mean']:.1f} behind"
-    return f"; {label(rivals[1]['method'])} is {behind}, within one standard deviation, so their order is open"
+    return f"; {name} is {behind}, within one standard deviation, so their order is open"
 
 
 def _falling(rows: list[Row]) -> list[str]:
@@ -242,7 +282,7 @@ def _falling(rows: list[Row]) -> list[str]:
     if low is None:
         return []
     drop, name = low["fall"]["mean"], label(BASELINE)
-    if drop < _LEVEL:
+    if drop < LEVEL:
         return [f"While fine-tuning, {name}'s val mAP does not fall: its last of {low['epochs']} epochs is its best."]
     words = (
         f"While fine-tuning, {name}'s val mAP is best at epoch {low['best_epoch']:g} and has lost {drop:.1f} points by "
@@ -266,9 +306,10 @@ def _separated(rows: list[Row]) -> list[str]:
     ]
 
 
-def _right(rows: list[Row]) -> list[str]:
+def _right(rows: list[Row], best: list[str]) -> list[str]:
     plain, _ = _plain([row for row in rows if row["stage"] == "finetune" and row["accuracy"]["mean"] is not None])
-    return [_accuracy(row) for row in list(plain.values())[:_AUDITED]]
+    known = sorted(plain.values(), key=lambda row: best.index(row["method"]))
+    return [_accuracy(row) for row in known[:_AUDITED]]
 
 
 def _accuracy(row: dict[str, Any]) -> str:

@@ -11,8 +11,9 @@ import jinja2
 from pipeline import storage
 from pipeline.report import findings, tables
 from pipeline.report.collect import Collected, Row
+from pipeline.report.draft import Draft, Files
 from pipeline.report.findings import plus_minus
-from pipeline.report.sections import Files, Sections
+from pipeline.report.sections import sections
 
 TEMPLATE = "page.html.j2"
 
@@ -37,7 +38,7 @@ def build(collected: Collected) -> Report:
         The page's text, its short form in Markdown, the summary, figures and tables.
     """
     results = tables.results(collected)
-    sections = Sections(collected, results)
+    draft = Draft(collected, results)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,  # class names and paths come from data
@@ -48,10 +49,10 @@ def build(collected: Collected) -> Report:
     html = environment.get_template(TEMPLATE).render(
         title=f"One label per image: {', '.join(dataset.name for dataset in collected.datasets)}",
         partial=bool(collected.missing),
-        sections=sections.all(),
+        sections=sections(draft),
     )
     summary = tables.summary(results)
-    return Report(html, _markdown(collected, results, summary, sections.files), summary, sections.files)
+    return Report(html, _markdown(collected, results, summary, draft.files), summary, draft.files)
 
 
 def write(root: Path, collected: Collected, partial: bool = False) -> Report:
@@ -103,8 +104,9 @@ def _markdown(collected: Collected, results: list[Row], summary: Row, files: Fil
         "",
         "## Test mAP (percent; over the classes present, mean and sample standard deviation over seeds)",
         "",
-        "| dataset | stage | method | test mAP | absent = 0 | supported | gap closed | seeds |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| dataset | stage | method | test mAP | absent = 0 | supported | gap closed | seeds | head | protocol | "
+        "knows the label density |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for dataset, stages in summary.items():
         for stage, methods in stages.items():
@@ -112,6 +114,7 @@ def _markdown(collected: Collected, results: list[Row], summary: Row, files: Fil
                 share = "–" if entry["gap_share"] is None else f"{entry['gap_share']:.0f} %"
                 values = [plus_minus(entry[key]) for key in ("test_map", "test_map_absent_zero", "test_map_supported")]
                 cells = [dataset, stage, method, *values, share, str(entry["test_map"]["n"])]
+                cells += [entry["head"], entry["protocol"], "yes" if entry["knows_label_density"] else "no"]
                 lines.append(f"| {' | '.join(cells)} |")
     lines += ["", "## Missing", ""]
     lines += [f"- `{item.path}`: {item.reason}" for item in collected.missing] or ["- nothing"]

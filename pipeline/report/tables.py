@@ -20,7 +20,6 @@ FIRST_NETWORK = "plc"  # the method whose network the second stage starts from
 
 ORACLES = {"full": "sees all labels", "iun": "sees the true negatives"}
 
-_KNOWS = "knows the label density"
 _ROUND = 4  # decimals of percent in summary.json: below what another BLAS changes, above what anyone reads
 
 
@@ -94,26 +93,41 @@ def results(collected: Collected) -> list[Row]:
         supported = dataset.supported()
         for stage in TRAINING_STAGES:
             arms = collected.of(stage, dataset.name)
-            references = [
-                next((arm for arm in arms if (arm.method, arm.variant) == (name, "")), None)
-                for name in (BASELINE, CEILING)
+            rows += [
+                _result(arm, [_reference(arm, arms, name) for name in (BASELINE, CEILING)], supported) for arm in arms
             ]
-            rows += [_result(arm, references, supported) for arm in arms]
     return rows
 
 
-def _result(arm: Arm, references: list[Arm | None], supported: tuple[str, ...] | None) -> Row:
-    low, high = references
+def _reference(arm: Arm, arms: list[Arm], method: str) -> Arm | str:
+    """Return the runs of a reference method that an arm compares with, or why there are none (``{}``: the method).
+
+    Only the same head under the same protocol compares: the grid's own runs of the method, or its variant of the same
+    name.
+    """
+    found = {item.variant: item for item in arms if item.method == method}
+    if not found:
+        return "no run of {} at this stage"
+    same = [item for item in found.values() if (item.head, item.protocol) == (arm.head, arm.protocol)]
+    names = ("", arm.variant)
+    return next((item for name in names for item in same if item.variant == name), "{} has another head or protocol")
+
+
+def _result(arm: Arm, references: list[Arm | str], supported: tuple[str, ...] | None) -> Row:
     unsupported = "the table of labels could not be read" if supported is None else "no class has the support"
+    found = [item for item in references if isinstance(item, Arm)]
     shares: Row = {}
     for name, measure in (("gap_share", "map"), ("gap_share_supported", "supported")):
-        if low is None or high is None:
-            absent = [title for title, found in ((BASELINE, low), (CEILING, high)) if found is None]
-            share, reason = None, f"no run of {' or '.join(absent)} at this stage"
+        if len(found) < len(references):
+            why: dict[str, list[str]] = {}
+            for method, item in zip((BASELINE, CEILING), references, strict=True):
+                if isinstance(item, str):
+                    why.setdefault(item, []).append(method)
+            share, reason = None, "; ".join(words.format(" or ".join(names)) for words, names in why.items())
         elif measure == "supported" and not supported:
             share, reason = None, unsupported
         else:
-            share, reason = gap_share(*(_by_seed(item, measure, supported or ()) for item in (arm, low, high)))
+            share, reason = gap_share(*(_by_seed(item, measure, supported or ()) for item in (arm, *found)))
         shares[name], shares[f"{name}_reason"] = share, reason
     return {
         "dataset": arm.dataset,
@@ -121,7 +135,11 @@ def _result(arm: Arm, references: list[Arm | None], supported: tuple[str, ...] |
         "method": arm.method,
         "variant": arm.variant,
         "name": arm.name,
-        "note": ORACLES.get(arm.method, _KNOWS if any(_needs_density(run) for run in arm.runs) else ""),
+        "note": ORACLES.get(arm.method, ""),
+        "head": arm.head,
+        "protocol": arm.protocol,
+        "density": arm.density,
+        "start": arm.start,
         "seeds": [run.seed for run in arm.runs],
         "planned": arm.planned,
         "test_maps": [run.metrics["test"]["map"] for run in arm.runs if run.metrics["test"]["map"] is not None],
@@ -140,10 +158,6 @@ def _result(arm: Arm, references: list[Arm | None], supported: tuple[str, ...] |
         "edge": any(_at_edge(run) for run in arm.runs),
         "averaged": sum(run.metrics.get("weights") == "average" for run in arm.runs),
     }
-
-
-def _needs_density(run: Run) -> bool:
-    return "expected_positives" in run.provenance.get("needs", [])
 
 
 def _at_edge(run: Run) -> bool:
@@ -165,8 +179,9 @@ def summary(rows: list[Row]) -> Row:
     for row in rows:
         entry = {key: _rounded(row[key]) for key in (
             "test_map", "test_map_absent_zero", "test_map_supported", "val_map", "val_map_absent_zero",
-            "gap_share", "gap_share_supported", "classes", "classes_present", "classes_supported",
+            "gap_share", "gap_share_supported", "classes", "classes_present", "classes_supported", "head", "protocol",
         )}  # fmt: skip
+        entry["knows_label_density"] = row["density"]
         for name in ("gap_share", "gap_share_supported"):
             if row[name] is None:
                 entry[f"{name}_reason"] = row[f"{name}_reason"]
@@ -206,19 +221,52 @@ def against_own_head(collected: Collected, dataset: str) -> list[Row]:
         dataset: Name of a dataset.
 
     Returns:
-        One row for each method of the grid that has both: ``method``, and the paired differences ``test`` and ``val``
-        in points of mAP.
+        One row for each arm whose head has runs: ``method``, ``variant``, ``start`` (another method, whose head it was,
+        or empty), and the paired differences ``test`` and ``val`` in points of mAP.
     """
     heads = {arm.method: arm for arm in collected.of("linear_init", dataset) if not arm.variant}
     return [
-        {"method": arm.method}
+        {"method": arm.method, "variant": arm.variant, "start": arm.start}
         | {
-            split: paired(_by_seed(arm, "map", split=split), _by_seed(heads[arm.method], "map", split=split))
+            split: paired(_by_seed(arm, "map", split=split), _by_seed(heads[first], "map", split=split))
             for split in ("test", "val")
         }
         for arm in collected.of("finetune", dataset)
-        if not arm.variant and arm.method in heads
+        if (first := arm.start or arm.method) in heads
     ]
+
+
+def side_by_side(rows: list[Row], collected: Collected, dataset: str) -> list[Row]:
+    """Set linear heads and fine-tuned networks side by side.
+
+    Args:
+        rows: The rows of ``results``.
+        collected: What the stages left.
+        dataset: Name of a dataset.
+
+    Returns:
+        One row for each arm of either stage: ``method``, ``variant``, ``linear_init`` and ``finetune`` (its rows of
+        ``results``, None where it has none) and ``gain`` (paired difference to the head that it started from, in points
+        of test mAP; None where there is none). Best fine-tuned first, then best linear head; none where one of the
+        stages has no runs.
+    """
+    found: dict[tuple[str, str], Row] = {}
+    for stage in ("linear_init", "finetune"):
+        mine = ranked(rows, dataset, stage)
+        if not mine:
+            return []
+        for row in mine:
+            identity = (row["method"], row["variant"])
+            empty = {"method": identity[0], "variant": identity[1], "linear_init": None, "finetune": None, "gain": None}
+            found.setdefault(identity, empty)[stage] = row
+    for row in against_own_head(collected, dataset):
+        found[row["method"], row["variant"]]["gain"] = row["test"]
+
+    def order(row: Row) -> tuple[bool, float, bool, float]:
+        values = [row[stage] and row[stage]["test_map"]["mean"] for stage in ("finetune", "linear_init")]
+        return (values[0] is None, -(values[0] or 0), values[1] is None, -(values[1] or 0))
+
+    return sorted(found.values(), key=order)
 
 
 def second_stage(collected: Collected, dataset: Dataset) -> list[Row]:

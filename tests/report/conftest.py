@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.config import Params
-from tests.report.project import make_project
+from pipeline.report.collect import Collected, collect
+from tests.report.project import make_project, many
 
 Maker = Callable[..., Params]
 
@@ -22,3 +23,10 @@ def whole(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
     """A project of one dataset and three seeds that tests only read."""
     root = tmp_path_factory.mktemp("whole")
     return root, make_project(root, repository / "params.yaml")
+
+
+@pytest.fixture(scope="session")
+def zoo(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Collected:
+    """What is collected of a project of nearly thirty methods, two seeds, three heads and two protocols."""
+    root = tmp_path_factory.mktemp("zoo")
+    return collect(root, make_project(root, repository / "params.yaml", many(seeds=(0, 1))))

@@ -23,6 +23,38 @@ FALL = {"an": 3.0, "em": 0.25}
 FIRST = {"plc": (86, 87, 88)}
 SECOND = {"lac": (90, 91, 92), "plc": (89, 90.5, 90)}
 
+LABELLING = ("em_apl", "lac", "plc", "ll_cp", "splc", "mime", "lasd", "en")  # methods that give pseudo-labels
+KNOWING = ("epr", "role", "lasd", "en", "cl", "scl")  # methods that know the label density
+HEADS = {"plc": "label_embedding", "lac": "label_embedding", "mime": "bottleneck"}  # in end_to_end and lac; else linear
+
+# A page of nearly thirty methods, some of whose scores lie within a tenth of a point.
+ZOO = (
+    "an", "wan", "dw", "ls", "n_ls", "focal", "asl", "hill", "splc", "epr", "role", "em", "em_apl", "entmin", "l1r",
+    "l2r", "ll_r", "ll_ct", "ll_cp", "gr", "framework", "en", "cl", "iun", "full",
+)  # fmt: skip
+
+
+def many(seeds: tuple[int, ...] = (0, 1, 2)) -> "Plan":
+    """Return a plan of nearly thirty methods in one grid, with other heads, starts and recipes."""
+    generator = np.random.default_rng(3)
+    rank = {method: place / (len(ZOO) - 3) for place, method in enumerate(ZOO[:-2])} | {"iun": 0.8, "full": 1.2}
+    noise = generator.normal(scale=0.4, size=(2, len(ZOO), len(seeds))).round(2)
+    scores = {
+        stage: {
+            method: tuple((low + span * rank[method] ** 0.5 + noise[row, place]).tolist())
+            for place, method in enumerate(ZOO)
+        }
+        for row, (stage, low, span) in enumerate((("linear_init", 60, 14), ("finetune", 65, 17)))
+    }
+    scores["finetune"]["entmin"] = tuple(41.0 + seed for seed in seeds)
+    first = {"plc": 77.0, "mime": 84.0, "scl": 79.0, "an": 74.0}
+    scores["end_to_end"] = {method: tuple(score + seed / 2 for seed in seeds) for method, score in first.items()}
+    scores["lac"] = {"lac": tuple(85.0 + seed for seed in seeds), "plc": tuple(84.0 + seed / 2 for seed in seeds)}
+    started = {f"digits-{method}-{seed}-from_an": 78.0 + seed for method in ("plc", "lasd") for seed in seeds}
+    recipe = {f"digits-gr-{seed}-recipe": 81.0 + seed for seed in seeds}
+    variants = {"finetune": started | recipe, "lac": {"digits-lac-0-no_queue": 84.0}}
+    return Plan(seeds=seeds, scores=scores, variants=variants, published=("gr-recipe",))
+
 
 @dataclass
 class Plan:
@@ -32,7 +64,10 @@ class Plan:
     scores: dict[str, dict[str, tuple[float, ...]]] = field(
         default_factory=lambda: {"linear_init": LINEAR, "finetune": TUNED, "end_to_end": FIRST, "lac": SECOND}
     )
-    variants: dict[str, float] = field(default_factory=lambda: {"digits-lac-0-no_queue": 88.5})
+    variants: dict[str, dict[str, float]] = field(default_factory=lambda: {"lac": {"digits-lac-0-no_queue": 88.5}})
+    """By stage and run key; one of finetune whose ``<what>`` is from_<method> starts from that method's head."""
+    published: tuple[str, ...] = ()
+    """Names, as ``<method>`` or ``<method>-<what>``, of what was trained by its source's recipe."""
     datasets: tuple[str, ...] = ("digits",)
     classes: tuple[str, ...] = CLASSES
 
@@ -49,19 +84,25 @@ def params_text(source: Path, target: Path, plan: Plan) -> None:
         **{stage: list(methods) for stage, methods in plan.scores.items()},
         "landscape": ["an", "em_apl"],
     }
-    content["variants"] = {stage: {} for stage in plan.scores} | {
-        "lac": {
-            key: {
-                "dataset": "digits",
-                "method": "lac",
-                "seed": int(key.split("-")[2]),
-                "set": {"stage": {}, "method": {"queue_size": 0}},
-            }
-            for key in plan.variants
-        }
+    content["variants"] = {
+        stage: {key: _variant(stage, key) for key in plan.variants.get(stage, {})} for stage in plan.scores
     }
+    named = {method for methods in plan.scores.values() for method in methods}
+    named |= {key.split("-")[1] for variants in plan.variants.values() for key in variants}
+    recipe = {"published": {"default": {stage: {"optimizer": "adam"} for stage in plan.scores}}}
+    content["methods"] = {method: {"default": {}} | recipe for method in sorted(named | {"em_apl"})}
     with open(target, "w", encoding="utf-8") as file:
         YAML().dump(content, file)
+
+
+def _variant(stage: str, key: str) -> dict[str, Any]:
+    dataset, method, seed, what = key.split("-")
+    method_settings = {"queue_size": 0} if what == "no_queue" else {}
+    change = {"stage": {"protocol": "published"} if what == "recipe" else {}, "method": method_settings}
+    variant = {"dataset": dataset, "method": method, "seed": int(seed), "set": change}
+    return variant | (
+        {"start": what.removeprefix("from_") if "from_" in what else method} if stage == "finetune" else {}
+    )
 
 
 def make_table(classes: tuple[str, ...]) -> Table:
@@ -131,10 +172,10 @@ def write_data(root: Path, dataset: str, table: Table) -> np.ndarray:
 
 
 def write_run(
-    root: Path, stage: str, key: str, method: str, score: float, table: Table, single: np.ndarray, seed: int
+    root: Path, stage: str, key: str, score: float, table: Table, single: np.ndarray, protocol: str = "common"
 ) -> None:
     """Write a run whose test mAP over the present classes is ``score`` percent."""
-    folder = root / "runs" / stage / key
+    folder, method, seed = root / "runs" / stage / key, key.split("-")[1], int(key.split("-")[2])
     generator = np.random.default_rng([seed, *map(ord, stage + method)])
     rows = {name: table.rows(name) for name in ("train", "val", "test")}
     logits, per_epoch = {}, {}
@@ -161,7 +202,7 @@ def write_run(
         storage.put(file, "weight", np.ones_like(belief), axes="image, class", units="of an unknown cell")
         file.attrs["labels"] = labels
         rounds = np.zeros((0, *observed.shape), np.int8)
-        if method in ("em_apl", "lac", "plc"):
+        if method in LABELLING:
             guesses = [np.where(values < -2 + 0.2 * epoch, -1, 0) for epoch, values in enumerate(per_epoch["train"])]
             rounds = np.stack([np.where(observed == 0, guess, 0) for guess in guesses]).astype(np.int8)
         else:
@@ -209,8 +250,14 @@ def write_run(
         folder / "metrics.json",
         {"epoch": 2, "epochs": EPOCHS, "learning_rate": rate, "test": part, "val": part | {"map": score + 1}},
     )
+    head = HEADS.get(method, "linear") if stage in ("end_to_end", "lac") else "linear"
     storage.write_json(
-        folder / "provenance.json", {"settings": {"select": "clean", "seed": seed}, "versions": {"torch": "9.9"}}
+        folder / "provenance.json",
+        {
+            "settings": {"select": "clean", "seed": seed, "protocol": protocol, "head": {"kind": head}},
+            "needs": ["expected_positives"] if method in KNOWING else [],
+            "versions": {"torch": "9.9"},
+        },
     )
 
 
@@ -236,12 +283,16 @@ def make_project(root: Path, params: Path, plan: Plan | None = None) -> Params:
     for dataset in plan.datasets:
         single = write_data(root, dataset, table)
         for stage, methods in plan.scores.items():
-            for method, values in methods.items():
-                for seed, value in zip(plan.seeds, values, strict=False):
-                    write_run(root, stage, f"{dataset}-{method}-{seed}", method, float(value), table, single, seed)
-        if dataset == "digits":
-            for key, value in plan.variants.items():
-                write_run(root, "lac", key, "lac", value, table, single, int(key.split("-")[2]))
+            runs = {
+                f"{dataset}-{method}-{seed}": value
+                for method, values in methods.items()
+                for seed, value in zip(plan.seeds, values, strict=False)
+            }
+            mine = {key: value for key, value in plan.variants.get(stage, {}).items() if key.startswith(f"{dataset}-")}
+            for key, value in (runs | mine).items():
+                _, method, _, *what = key.split("-")
+                protocol = "published" if "-".join([method, *what]) in plan.published else "common"
+                write_run(root, stage, key, float(value), table, single, protocol)
         for seed in plan.seeds:
             audit(root, dataset, seed)
             wasserstein(root, dataset, seed)

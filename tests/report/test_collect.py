@@ -1,5 +1,6 @@
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from pipeline import storage
 from pipeline.config import Params
-from pipeline.report.collect import collect, number
+from pipeline.report.collect import Collected, collect, number
 
 Whole = tuple[Path, Params]
 
@@ -157,10 +158,25 @@ def test_a_variant_of_another_dataset_is_named(whole: Whole) -> None:
     root, params = whole
     record = params.model_dump()
     record["variants"]["finetune"] = {
-        "voc-an-0-wide": {"dataset": "voc", "method": "an", "seed": 0, "set": {"stage": {}, "method": {}}}
-    }
+        "voc-an-0-wide": {
+            "dataset": "voc", "method": "an", "seed": 0, "start": "an", "set": {"stage": {}, "method": {}}
+        }
+    }  # fmt: skip
     found = collect(root, Params.model_validate(record))
     assert [item.path for item in found.missing] == ["variants.finetune.voc-an-0-wide"]
+
+
+def test_arms_know_how_they_were_trained(whole: Whole, zoo: Collected) -> None:
+    known = {(arm.stage, arm.name): arm for arm in zoo.arms}
+    assert [known["finetune", name].start for name in ("plc-from_an", "gr", "gr-recipe")] == ["an", "", ""]
+    heads = {name: known["end_to_end", name].head for name in ("plc", "mime", "scl", "an")}
+    assert heads == {"plc": "label embedding", "mime": "bottleneck", "scl": "linear", "an": "linear"}
+    assert known["finetune", "gr"].protocol == "common" and known["finetune", "gr-recipe"].protocol == "published"
+    assert known["finetune", "role"].density and not known["finetune", "gr"].density
+    run = replace(known["finetune", "gr"].runs[0], provenance={})
+    assert replace(known["finetune", "gr"], runs=(run,)).protocol == "not recorded"
+    mixed = (*known["finetune", "gr"].runs, *known["finetune", "gr-recipe"].runs)
+    assert replace(known["finetune", "gr"], runs=mixed).protocol == "common, published"
 
 
 def test_landscape_arrays_keep_their_axes(whole: Whole) -> None:

@@ -32,6 +32,20 @@ CASES = {
     "scores": lambda: figures.scores(
         [("S", [Score("A", RED, [1, 3], 2, 1.4), Score("B", RED, [1], 1, None)], 1, 2)], x="x"
     ),
+    "named and faint": lambda: figures.curves([_line("A", [1, 2]), _line("B", [0, 9], faint=True)], x="x", y="y"),
+    "multiples over a reference": lambda: figures.multiples(
+        [_line("A", [1, -1], faint=True), _line("B", [1, 2])],
+        x="x",
+        y="y",
+        reference=_line("R", [0, 0]),
+        notes=["-2", ""],
+    ),
+    "scores far below": lambda: figures.scores(
+        [("S", [Score("A", RED, [9], 9, None, True), Score("B", RED, [-9], -9, 1.0)], 8, 9)], x="x"
+    ),
+    "rounds with faint ones": lambda: figures.rounds(
+        [("T", [_line("A", [0.5, 0.6]), _line("B", [0.1, 0.2], faint=True)], None)], x="x"
+    ),
     "scatter": lambda: figures.scatter([("A", RED, [0.1, 0.2], [0.2, 0.1])], x="x", y="y"),
     "scatter at 0": lambda: figures.scatter([("A", RED, [0.0], [0.0])], x="x", y="y"),
     "1-D": lambda: figures.landscapes_1d([_line("A", [2, 1, None])], [1.0]),
@@ -59,19 +73,58 @@ def test_every_figure_is_a_png_without_date_or_software_and_the_same_twice(name:
 
 
 def test_styles_belong_to_methods_and_differ() -> None:
-    methods = [f"m{n}" for n in range(20)] + ["an", "full"]
-    found = figures.styles(methods, "an", "full")
+    methods = [f"m{n}" for n in range(20)] + ["an", "full", "iun"]
+    found = figures.styles(methods, "an", ("full", "iun"))
     assert set(found) == set(methods)
     assert len({(style.colour, str(style.line), style.marker) for style in found.values()}) == len(methods)
     assert len({found[f"m{n}"].colour for n in range(7)}) == 7
-    assert found["m0"] == figures.styles(["m0", "new"], "an", "full")["m0"]
+    assert found["full"].colour == found["iun"].colour not in {found[f"m{n}"].colour for n in range(20)}
+    assert found["m0"] == figures.styles(["m0", "new"], "an", ("full", "iun"))["m0"]
     assert figures.varied(found["m0"], 0).colour == found["m0"].colour
     assert figures.varied(found["m0"], 0) != found["m0"] != figures.varied(found["m0"], 1)
 
 
-def test_names_at_the_lines_ends_do_not_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[Figure] = []
-    monkeypatch.setattr(figures, "png", lambda figure: drawn.append(figure) or b"")
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """Figures instead of their bytes."""
+    kept: list[Figure] = []
+    monkeypatch.setattr(figures, "png", lambda figure: kept.append(figure) or b"")
+    return kept
+
+
+def test_faint_lines_have_no_name_and_do_not_stretch_the_axis(drawn: list[Figure]) -> None:
+    lines = [_line("A", [50.0, 60]), _line("B", [55.0, 58]), _line("C", [1.0, 57], faint=True)]
+    figures.curves(lines, x="x", y="y")
+    axes = drawn[0].axes[0]
+    assert [text.get_text() for text in axes.texts] == ["B", "A"]
+    low, high = axes.get_ylim()
+    assert 49 < low < 50 and 60 < high < 61
+    figures.rounds([("T", lines, None)], x="x")
+    assert [text.get_text() for text in drawn[1].legends[0].texts] == ["A", "B"]
+
+
+def test_a_legend_lies_beside_its_panels(drawn: list[Figure]) -> None:
+    figures.rounds([(title, [_line(f"method {n}", [1, 2]) for n in range(8)], None) for title in "TUV"], x="x")
+    figure = drawn[0]
+    figure.canvas.draw()
+    legend = figure.legends[0].get_window_extent()
+    assert all(not legend.overlaps(axes.get_window_extent()) for axes in figure.axes)
+
+
+def test_a_score_far_below_the_baseline_is_an_arrow(drawn: list[Figure]) -> None:
+    rows = [Score("full", RED, [90], 90, None), Score("an", RED, [80], 80, None), Score("bad", RED, [20], 20, 0.5)]
+    panels = [("S", rows, 80.0, 90.0)]
+    assert figures.cut(panels) == 70 and figures.cut([("S", rows, None, 90.0)]) == -float("inf")
+    figures.scores(panels, x="x")
+    axes = drawn[0].axes[0]
+    assert axes.get_xlim()[0] > 70
+    assert [line.get_marker() for line in axes.lines].count("<") == 1
+    assert "20.0" in [text.get_text() for text in axes.texts]
+    figures.scores([("S", rows, None, None)], x="x")
+    assert drawn[1].axes[0].get_xlim()[0] < 20
+
+
+def test_names_at_the_lines_ends_do_not_overlap(drawn: list[Figure]) -> None:
     figures.curves([_line(f"method {n}", [50.0, 60 + 0.01 * n]) for n in range(12)], x="x", y="y")
     figure = drawn[0]
     figure.canvas.draw()
@@ -82,9 +135,7 @@ def test_names_at_the_lines_ends_do_not_overlap(monkeypatch: pytest.MonkeyPatch)
     assert all(box.x1 <= figure.bbox.width and 0 <= box.y0 and box.y1 <= figure.bbox.height for box in boxes)
 
 
-def test_surfaces_share_one_scale(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[Figure] = []
-    monkeypatch.setattr(figures, "png", lambda figure: drawn.append(figure) or b"")
+def test_surfaces_share_one_scale(drawn: list[Figure]) -> None:
     grid = np.linspace(-1, 1, 5)
     figures.surfaces([("A", RED, grid, BOWL - 1, -1.0), ("B", RED, grid, 3 * BOWL, 0.0)])
     filled = [axes.collections[0] for axes in drawn[0].axes[:2]]

@@ -114,7 +114,7 @@ def test_the_page_says_what_the_numbers_say(built: tuple[Path, Reader]) -> None:
     _, reader = built
     for words in (
         "It closes 80% of the gap from AN to full labels.",
-        "Fine-tuning loses to its own linear head in test mAP for 1 of 5 methods: IUN (-1.0 ± 0.0).",
+        "Fine-tuning loses to the linear head that it started from, in test mAP, for 1 of 5 methods: IUN (-1.0 ± 0.0).",
         "LAC is better than PLC trained on at every one of 3 seeds, by 1.2 points of test mAP (std 0.8).",
         "40 training runs on digits, 3 training seeds",
         "with at least 10 positives in both official lists: <script>alert('x')</script>, cat & dog",

@@ -8,7 +8,7 @@ import pytest
 from pipeline.config import Params
 from pipeline.report import tables
 from pipeline.report.collect import Collected, Row, collect
-from tests.report.project import FIRST, LINEAR, SECOND, TUNED
+from tests.report.project import FIRST, LINEAR, SECOND, TUNED, many
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +100,68 @@ def test_fine_tuning_against_its_own_head_is_paired(collected: Collected) -> Non
         assert found[method]["mean"] == pytest.approx(statistics.mean(differences))
         assert found[method]["std"] == pytest.approx(statistics.stdev(differences))
         assert found[method]["ahead"] == sum(value > 0 for value in differences)
+
+
+def test_another_methods_head_is_compared_with_that_methods_runs(zoo: Collected) -> None:
+    found = {(row["method"], row["variant"]): row for row in tables.against_own_head(zoo, "digits")}
+    plan = many(seeds=(0, 1))
+    for method, variant, head in (("plc", "from_an", "an"), ("gr", "recipe", "gr"), ("gr", "", "gr")):
+        row = found[method, variant]
+        after = (
+            [plan.variants["finetune"][f"digits-{method}-{seed}-{variant}"] for seed in (0, 1)]
+            if variant
+            else plan.scores["finetune"][method]
+        )
+        differences = [a - b for a, b in zip(after, plan.scores["linear_init"][head], strict=True)]
+        assert row["test"]["mean"] == pytest.approx(statistics.mean(differences))
+        assert row["start"] == (head if variant == "from_an" else "")
+
+
+def test_both_stages_stand_side_by_side_best_fine_tuned_first(zoo: Collected) -> None:
+    rows = tables.side_by_side(tables.results(zoo), zoo, "digits")
+    plan = many(seeds=(0, 1))
+    assert {row["method"] for row in rows if not row["variant"]} == set(plan.scores["linear_init"])
+    scores = [row["finetune"]["test_map"]["mean"] for row in rows]
+    assert scores == sorted(scores, reverse=True) and len(rows) == len(plan.scores["linear_init"]) + 3
+    by_name = {(row["method"], row["variant"]): row for row in rows}
+    row = by_name["gr", ""]
+    assert row["linear_init"]["test_map"]["mean"] == pytest.approx(statistics.mean(plan.scores["linear_init"]["gr"]))
+    assert row["finetune"]["test_map"]["std"] == pytest.approx(statistics.stdev(plan.scores["finetune"]["gr"]))
+    assert row["finetune"]["learning_rate"] == [0.01, 0.001]
+    assert row["gain"]["mean"] == pytest.approx(
+        statistics.mean(plan.scores["finetune"]["gr"]) - statistics.mean(plan.scores["linear_init"]["gr"])
+    )
+    assert by_name["plc", "from_an"]["linear_init"] is None and by_name["plc", "from_an"]["gain"]["n"] == 2
+    one = [row for row in tables.results(zoo) if row["stage"] == "linear_init"]
+    assert tables.side_by_side(one, zoo, "digits") == []
+
+
+def test_only_the_same_head_under_the_same_protocol_shares_a_gap(zoo: Collected) -> None:
+    rows = {(row["stage"], row["name"]): row for row in tables.results(zoo)}
+    assert rows["finetune", "gr"]["gap_share"] is not None and rows["finetune", "plc-from_an"]["gap_share"] is not None
+    assert rows["finetune", "gr-recipe"]["gap_share"] is None
+    assert rows["finetune", "gr-recipe"]["gap_share_reason"] == "an or full has another head or protocol"
+    assert rows["end_to_end", "mime"]["gap_share_reason"] == (
+        "an has another head or protocol; no run of full at this stage"
+    )
+    # variants of one name that were all trained by the published recipe compare with each other
+    arms = {arm.name: arm for arm in zoo.of("finetune", "digits")}
+    recipe = [
+        replace(arms["gr-recipe"], method=name, runs=tuple(
+            replace(run, metrics=run.metrics | {"test": run.metrics["test"] | {"map": value}})
+            for run in arms["gr-recipe"].runs
+        ))
+        for name, value in (("an", 61.0), ("full", 101.0))
+    ]  # fmt: skip
+    found = {row["name"]: row for row in tables.results(replace(zoo, arms=[*zoo.arms, *recipe]))}
+    assert found["gr-recipe"]["gap_share"] == pytest.approx(100 * (81.5 - 61) / 40)
+
+
+def test_the_summary_says_how_each_row_was_trained(zoo: Collected) -> None:
+    record = tables.summary(tables.results(zoo))["digits"]
+    entry = record["finetune"]["gr-recipe"]
+    assert (entry["head"], entry["protocol"], entry["knows_label_density"]) == ("linear", "published", False)
+    assert record["end_to_end"]["mime"]["head"] == "bottleneck" and record["linear_init"]["role"]["knows_label_density"]
 
 
 def test_second_stage_is_paired_with_each_rival(collected: Collected) -> None:
