@@ -2,8 +2,8 @@
 
 benchmarks/method_settings.yaml holds, for each method, the stage and the values that are tried; every combination is
 trained by the stage itself at its seeds, with the learning rate that val mAP chooses for it where the stage searches
-one, and judged by its mean val mAP. No test label is read. benchmarks/method_settings.tsv keeps every trial; those of the
-methods that are named (all, if none) are made anew. Printed at the end: for each method the best settings and what
+one, and judged by its mean val mAP. No test label is read. benchmarks/method_settings.tsv keeps every trial; those of
+the methods that are named (all, if none) are made anew. Printed at the end: for each method the best settings and what
 params.yaml holds. It needs the outputs of prepare, simulate, backbone and features, and those of `an` in linear_init.
 """
 
@@ -43,7 +43,15 @@ def combinations(values: dict[str, list[Any]]) -> list[dict[str, Any]]:
 
 
 def root_for(name: str, content: dict[str, Any]) -> Path:
-    """Make a project folder that shares data and weights with this one and has its own params.yaml and runs."""
+    """Make a project folder that shares data and weights with this one and has its own params.yaml and runs.
+
+    Args:
+        name: Its name.
+        content: What params.yaml holds.
+
+    Returns:
+        The folder.
+    """
     root = WORK / name
     shutil.rmtree(root, ignore_errors=True)
     (root / "runs" / "linear_init").mkdir(parents=True)
@@ -124,10 +132,15 @@ def main() -> None:
     grid = read_grid()
     wanted = arguments.methods or list(grid)
     kept = [row for row in storage.read_tsv(TRIALS) if row["method"] not in wanted] if TRIALS.exists() else []
-    jobs = [(method, grid[method], chosen, seed) for method in wanted
-            for chosen in combinations(grid[method]["values"]) for seed in grid[method].get("seeds", SEEDS)]  # fmt: skip
+    jobs = [
+        (method, grid[method], chosen, seed)
+        for method in wanted
+        for chosen in combinations(grid[method]["values"])
+        for seed in grid[method].get("seeds", SEEDS)
+    ]
+    numbered = [(number, *job) for number, job in enumerate(jobs)]
     with ProcessPoolExecutor(arguments.jobs) as pool:
-        found = list(tqdm(pool.map(trial, [(n, *job) for n, job in enumerate(jobs)]), total=len(jobs), disable=None))
+        found = list(tqdm(pool.map(trial, numbered), total=len(jobs), disable=None))
     storage.write_tsv(TRIALS, sorted(kept + found, key=lambda row: list(grid).index(row["method"])))
     rows, params = storage.read_tsv(TRIALS), config.load()
     for method in wanted:

@@ -334,7 +334,8 @@ class FinetuneVariant(Variant):
     """A variant of finetune, which may start from another method's linear head."""
 
     start: str
-    """Method of linear_init whose head it starts from; its own wherever it has one."""
+    """Method of linear_init whose head it starts from: its own, or another's, as for a method that cannot run on cached
+    features. What a method ``carries`` crosses from its own head only."""
 
 
 class Variants(Strict):
@@ -477,7 +478,8 @@ class Params(Strict):
             own = merge(own, variants[what].set.method)
         if merge(block, change).get("protocol") == "published":
             block = merge(block, self.published(method, dataset, stage))
-        return _validated(_SECTIONS[stage], merge(block, change), f"{stage}.{what or dataset}"), own
+        key = f"{stage}.{dataset}" if what is None else f"variants.{stage}.{what}.set.stage"
+        return _validated(_SECTIONS[stage], merge(block, change), key), own
 
     def keys(self, stage: str, dataset: str, seed: int) -> list[tuple[str, str, str | None]]:
         """List the runs of a training stage at one seed: the grid's first, then variants.
@@ -549,6 +551,7 @@ def _misplaced(params: Params) -> list[str]:
         for stage in BY_DATASET
         if "default" in getattr(params, stage)
     ]
+    faults += [f"prepare.{name}: no dataset may be called so" for name in params.prepare if name == PUBLISHED]
     datasets = [name for name in params.prepare if name != "default"]
     sections: dict[str, Iterable[str]] = {stage: getattr(params, stage) for stage in _SECTIONS if stage != "prepare"}
     sections["expected_positives"] = params.expected_positives

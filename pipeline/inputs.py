@@ -136,6 +136,7 @@ class ImageInputs:
         self.crop = {"weak": crop, "strong": strong.crop if strong else 1.0}
         self.mean, self.std = torch.tensor(mean).view(3, 1, 1), torch.tensor(std).view(3, 1, 1)
         self.strong = augment.StrongAugmentation(strong) if strong else None
+        self._drawn: dict[tuple, np.ndarray] = {}
 
     provides: frozenset[str] = frozenset({"geometry"})
 
@@ -219,7 +220,11 @@ class ImageInputs:
         height, width = shape[2:]
         if not self._crops(name):
             return np.tile(np.array([0, 0, width, height]), (len(index), 1))
-        return augment.boxes(len(self), height, width, self.crop[name], seed, epoch, f"{name}_{place}")[index]
+        draw = (len(self), height, width, self.crop[name], seed, epoch, f"{name}_{place}")
+        if draw not in self._drawn:  # of this epoch alone: a split's boxes take milliseconds, and every batch asks
+            self._drawn = {key: boxes for key, boxes in self._drawn.items() if key[5] == epoch}
+            self._drawn[draw] = augment.boxes(*draw)
+        return self._drawn[draw][index]
 
 
 def batches(n: int, batch_size: int, order: np.ndarray | None = None) -> Iterator[np.ndarray]:

@@ -130,6 +130,8 @@ def stop_early(rule: str, amount: float, scores: list[float]) -> bool:
     Returns:
         Whether to stop.
     """
+    if not scores:
+        return False
     best = int(np.argmax(scores))
     if rule == "first_dip":
         return best != len(scores) - 1
@@ -189,8 +191,6 @@ def train(
     method.begin_training(observed)
     if inherited is not None:
         method.inherit(inherited)
-    if checkpoint and "disk" in method.needs:
-        method.open_disk(checkpoint.folder)
     network.freeze(settings.freeze, settings.batch_norm == "frozen")
     average = MovingAverage(network, settings.ema) if settings.ema else None
     steps = len(epoch_batches(len(images), settings, seed, 1))
@@ -213,6 +213,10 @@ def train(
         history = History(**saved["history"])
         if average:
             average.steps = len(history.rows) * steps
+    scores = _scores(history)
+    ended = len(scores) >= total or stop_early(settings.early_stop.rule, settings.early_stop.amount, scores)
+    if checkpoint and "disk" in method.needs and not ended:
+        method.open_disk(checkpoint.folder)
 
     def logits(of: nn.Module, inputs: Inputs, what: str) -> np.ndarray:
         values = predict(of, inputs, settings.batch_size * 8, device)
@@ -221,8 +225,7 @@ def train(
         return values
 
     for epoch in range(len(history.rows) + 1, total + 1):
-        scores = [max(each["score"], each.get("score_average", -math.inf)) for each in history.rows]
-        if scores and stop_early(settings.early_stop.rule, settings.early_stop.amount, scores):
+        if stop_early(settings.early_stop.rule, settings.early_stop.amount, _scores(history)):
             break  # asked here, not after an epoch, so that a resumed run that had stopped stays so
         seeds.fix_torch(seed, "epoch", epoch)
         rate = optimizer.param_groups[0]["lr"]  # of the epoch's first step
@@ -289,6 +292,10 @@ def train(
                 at_once="disk" in method.needs,  # what lies on disk is one epoch old at most
             )
     return history
+
+
+def _scores(history: History) -> list[float]:
+    return [max(each["score"], each.get("score_average", -math.inf)) for each in history.rows]
 
 
 def _values(terms: dict[str, Tensor]) -> dict[str, float]:

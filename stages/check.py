@@ -307,6 +307,8 @@ def _run_problems(root: Path, params: Params, stage: str, dataset: str, method: 
             yield f"{where}: `{method}` compares {len(facts.views)} views of an image; cached features hold no views"
         if settings.head.kind != "linear":
             yield f"{block}.head: `{settings.head.kind}` reads maps; cached features hold none"
+        if settings.crop < 1 or settings.freeze:
+            yield f"{where}: {block}.crop and .freeze concern images and backbone; cached features have neither"
         if settings.flip and not params.settings("features", dataset).mirrored:
             yield f"{block}.flip: needs the mirrored view in the feature cache (features.{dataset}.mirrored)"
         if pictures := sorted(facts.needs & OF_PICTURES):
@@ -318,13 +320,25 @@ def _run_problems(root: Path, params: Params, stage: str, dataset: str, method: 
     if "expected_positives" in facts.needs and dataset not in params.expected_positives:
         yield f"expected_positives.{dataset}: is missing, and `{method}` ({where}) needs it"
     if stage in CONTINUES:
-        starts = [params.variants.finetune[what].start if what else method] if stage == "finetune" else []
-        heads = _heads(params, CONTINUES[stage], dataset, starts or getattr(params.grid, CONTINUES[stage]))
+        start = params.variants.finetune[what].start if stage == "finetune" and what else method
+        first = _first(root) if stage == "lac" else start
+        heads = _heads(params, CONTINUES[stage], dataset, [first] if first else [])
         if heads and not any(_may_start(stage, settings.head, one) for one in heads):
             yield (
                 f"{block}.head: differs from {CONTINUES[stage]}.{dataset}.head, whose weights it starts from "
                 f"(`{settings.head.kind}` from {' or '.join(sorted({f'`{one.kind}`' for one in heads}))}, {where})"
             )
+
+
+@cache
+def _first(root: Path) -> str | None:
+    """Return the method whose network the second stage goes on from, as dvc.yaml says; None where it does not."""
+    from dvc.fs import LocalFileSystem
+    from dvc.utils.serialize import load_path
+
+    graph = load_path(str(root / "dvc.yaml"), LocalFileSystem()) if (root / "dvc.yaml").is_file() else None
+    stage = ((graph or {}).get("stages") or {}).get("lac") or {}
+    return str(stage["cmd"]).split()[-1] if "cmd" in stage else None
 
 
 def _may_start(stage: str, head: Head, before: Head) -> bool:

@@ -79,6 +79,7 @@ BOTTLENECK |= {"dropout": 0.1, "latent": 4, "samples": 2}
 FAULTS: list[tuple[str, Any, str]] = [
     ("finetune.default.momentun", 0.9, "finetune.default.momentun: Extra inputs are not permitted"),
     ("unknown_section", {}, "params.yaml.unknown_section: Extra inputs"),
+    ("prepare.published", {"source": "digits"}, "prepare.published: no dataset may be called so"),
     ("finetune.default", None, "params.yaml.finetune.default"),
     ("finetune.default.epochs", 0, "finetune.default.epochs: .*greater than or equal to 1"),
     ("finetune.default.epochs", 2.5, "finetune.default.epochs: .*valid integer"),
@@ -140,7 +141,7 @@ FAULTS: list[tuple[str, Any, str]] = [
     (
         "variants.finetune.digits-an-0-x",
         {**VARIANT, "set": {"stage": {"epoch": 3}, "method": {}}},
-        "finetune.digits-an-0-x.epoch: Extra inputs",
+        "variants.finetune.digits-an-0-x.set.stage.epoch: Extra inputs",
     ),
     (
         "variants.finetune.digits-nope-0-x",

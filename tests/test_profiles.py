@@ -85,15 +85,14 @@ def test_every_method_has_a_section() -> None:
 
 
 @pytest.mark.parametrize("name", ["methods", "voc_photos"])
-def test_every_method_that_can_has_a_linear_head_there(name: str) -> None:
+def test_the_methods_with_a_linear_head_there_can_have_one(name: str) -> None:
     given = params(name)
     can = {method for method in given.methods if not _problems(given, "linear_init", given.grid.datasets[0], method)}
-    assert set(given.grid.linear_init) == can and len(can) > 20
+    assert set(given.grid.linear_init) <= can and len(given.grid.linear_init) > 20
     if name == "methods":
         assert given.grid.finetune == given.grid.linear_init
         others = {variant.method for variant in given.variants.finetune.values()}
-        reads_a_bottleneck = {"mime"}
-        assert can | others | {"lac"} | reads_a_bottleneck == set(given.methods)
+        assert others == {"plc", "lasd", "scl"} and not others & can
 
 
 def _problems(given: Params, stage: str, dataset: str, method: str) -> list[str]:

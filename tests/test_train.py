@@ -763,6 +763,18 @@ def test_hooks_are_called_in_their_order(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_finished_run_that_is_resumed_asks_for_no_disk(tmp_path: Path) -> None:
+    for calls in (["disk"], []):
+        method, checkpoint = Hooked(4), Checkpoint(tmp_path / "run.pt")
+        run(tiny.network(), method, tiny.features(4), checkpoint=checkpoint)
+        checkpoint.empty()
+        assert [call for call in method.calls if call == "disk"] == calls
+        if not calls:
+            checkpoint.discard()
+        else:
+            checkpoint._lock.close()
+
+
 def test_a_method_that_needs_disk_is_refused_without_a_checkpoint() -> None:
     with pytest.raises(ConfigError, match="needs disk"):
         run(tiny.network(), Hooked(4), tiny.features(4))

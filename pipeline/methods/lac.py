@@ -14,6 +14,7 @@ Eq. 2 and 4-7.
 Authors' code: milkxie/SPML-LAC @a630052, second_stage.py and lib/utils/lacloss.py.
 Published: COCO threshold 0.9, temperature 0.5, queue_size 512; elsewhere unpublished (searched: threshold 0.5 to 0.9,
 temperature 0.1 to 2, queue_size 512 to 8192); both weights 1; form code, wrap published.
+Differs: images are normalised as the backbone's pretraining did; theirs are not.
 Differs: a batch with more entries than the queue has slots is contrasted whole and the queue keeps the newest; theirs
 fails. A batch without entries gives 0.
 Differs: in eval mode the loss is the same, but the queue is not written.

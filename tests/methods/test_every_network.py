@@ -42,7 +42,8 @@ def test_a_method_trains_on_images_or_is_refused(name: str, kind: str, tmp_path:
 
     def run() -> list[dict]:
         history = train(
-            network, method, tiny.images(N, flip=True, crop=0.5, strong=tiny.strong()), observed, tiny.images(3, seed=9),
+            network, method, tiny.images(N, flip=True, crop=0.5, strong=tiny.strong()), observed,
+            tiny.images(3, seed=9),
             lambda _: 0.0, tiny.training(batch_size=3, learning_rate=0.01), lr=0.01, seed=0,
             device=torch.device("cpu"), name=name, checkpoint=checkpoint,
         )  # fmt: skip

@@ -142,6 +142,22 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
         ),
         ({"methods/em/published/voc": {"finetune": {"epoch": 3}}}, r"^methods\.em\.published\.voc\.finetune\.epoch: "),
         ({"methods/em/published/vocc": {"finetune": {}}}, r"^methods\.em\.published\.vocc: no dataset of that name"),
+        (  # the second stage goes on from plc's network, whatever else fits
+            {
+                "grid/end_to_end": ["plc", "an"],
+                "lac/default/head": TRANSFORMER,
+                "end_to_end/default/head": TRANSFORMER,
+                "end_to_end/default/protocol": "published",
+                "methods/plc/published": {"default": {"end_to_end": {"head": TRANSFORMER | {"embedding": 5}}}},
+                "methods/an/published": {"default": {"end_to_end": {"head": TRANSFORMER}}},
+            },
+            r"^lac\.digits\.head: differs from end_to_end\.digits\.head",
+        ),
+        (
+            {"linear_init/default/crop": 0.5},
+            r"^grid\.linear_init: linear_init\.digits\.crop and \.freeze concern images",
+        ),
+        ({"linear_init/default/freeze": ["conv1"]}, r"linear_init\.digits\.crop and \.freeze concern images"),
         ({"linear_init/default/flip": True}, r"linear_init\.digits\.flip: .*features\.digits\.mirrored"),
         ({"lac/default/head": TRANSFORMER}, r"lac\.digits\.head: differs from end_to_end\.digits\.head"),
         (  # the recipe's head is the one that is compared, on either side
