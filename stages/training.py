@@ -151,6 +151,7 @@ def execute(
                 raise
             tqdm.write(f"{error}; the search goes on without this rate")
             history = History()  # no epoch, and a score below any other
+            checkpoints[-1].path.unlink(missing_ok=True)  # its folder goes too: an interrupted search repeats it whole
         checkpoints[-1].empty()  # a finished trial's, before the next one fills another
         return history, network, method
 
@@ -161,6 +162,7 @@ def execute(
         raise TrainingError(f"{run.stage} {run.key}: training diverged at every rate of search.values")
     network.load_state_dict(history.state)
     method.load_state_dict(history.method)
+    method.eval()  # what is stored of its cells is what it holds, not what one more step would make of them
     logits = {split: predict(network, splits[split], run.settings.batch_size * 8, device) for split in at}
     _store(run, network, method, history, rate, trials, logits, labels, reads)
     for checkpoint in checkpoints:
@@ -323,7 +325,8 @@ def _summary(
         f"{metrics['weights']} weights; learning rate {rate:g} (val mAP by rate: {tried}).",
         "",
         "- `logits.h5`: logits of train, val and test at the chosen epoch; `epochs_val`, `epochs_train` by epoch",
-        "- `labels.h5`: belief and weight of every training cell; pseudo-labels that each epoch was trained by",
+        "- `labels.h5`: belief and weight of every training cell; pseudo-labels in force during each epoch (those that a "
+        "method does not store are what the weights at its end would label)",
         "- `epochs.tsv`, `search.tsv`, `per_class.tsv`, `metrics.json`: tables and scores; mAP in percent, "
         "AP in [0, 1]",
         "- `weights.pt`, `method.pt`: network and method state; `provenance.json`: inputs, settings, versions",

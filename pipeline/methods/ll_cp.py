@@ -46,13 +46,15 @@ class PermanentLargeLossCorrection(Method):
         self.register_buffer("corrected", torch.zeros(problem.n, len(problem.classes), dtype=torch.bool))
 
     def _corrected(self, logits: Tensor, observed: Tensor, index: Tensor) -> Tensor:
-        """Return a (B, C) mask of the unknown cells corrected before this batch or by it."""
+        """Return a (B, C) mask of the unknown cells corrected before this batch or, while training, by it."""
         kept = self.corrected[index] & (observed == 0)
+        if not self.training:
+            return kept
         steps = int(self.epoch > 1)  # the share does not grow
         return kept | large_losses(logits, (observed == 0) & ~kept, self.settings.delta, steps, "exact")
 
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
-        """Return belief 1 on cells corrected before or by this batch, and weight 1; arguments as in `Method.cells`."""
+        """Return belief 1 on cells corrected before or, in training mode, by this batch; as in `Method.cells`."""
         return log_cells(logits, belief=self._corrected(logits, observed, index).to(logits.dtype))
 
     def forward(self, outputs: Outputs, observed: Tensor, index: Tensor) -> dict[str, Tensor]:

@@ -110,13 +110,16 @@ def test_a_batch_of_one_cell_to_correct_corrects_it():
     assert kept(method).nonzero().tolist() == [[0, 19]]
 
 
-def test_only_training_keeps_corrections_and_it_charges_the_same_without():
+def test_only_training_corrects_and_eval_mode_charges_what_is_kept():
     z, observed, index = double([[1, 3, 0]]), torch.zeros(1, 3, dtype=torch.int8), torch.tensor([0])
     method = make((1, 3), 2, 0.25).eval()
     risk = step(method, z, observed, index)
-    close(risk, (math.log1p(math.exp(1)) + math.log1p(math.exp(-3)) + math.log(2)) / 3)
-    assert not kept(method).any()
-    close(step(method.train(), z, observed, index), risk.item())
+    close(risk, (math.log1p(math.exp(1)) + math.log1p(math.exp(3)) + math.log(2)) / 3)
+    assert not kept(method).any() and not method.cells(z, observed, index).belief.any()
+    corrected = (math.log1p(math.exp(1)) + math.log1p(math.exp(-3)) + math.log(2)) / 3
+    close(step(method.train(), z, observed, index), corrected)
+    assert kept(method).tolist() == [[False, True, False]]
+    close(step(method.eval(), z, observed, index), corrected)
     assert kept(method).tolist() == [[False, True, False]]
 
 
