@@ -325,8 +325,8 @@ def _summary(
         f"{metrics['weights']} weights; learning rate {rate:g} (val mAP by rate: {tried}).",
         "",
         "- `logits.h5`: logits of train, val and test at the chosen epoch; `epochs_val`, `epochs_train` by epoch",
-        "- `labels.h5`: belief and weight of every training cell; pseudo-labels in force during each epoch (those that a "
-        "method does not store are what the weights at its end would label)",
+        "- `labels.h5`: belief and weight of every training cell; pseudo-labels in force during each epoch (those that "
+        "a method does not store are what the weights at its end would label)",
         "- `epochs.tsv`, `search.tsv`, `per_class.tsv`, `metrics.json`: tables and scores; mAP in percent, "
         "AP in [0, 1]",
         "- `weights.pt`, `method.pt`: network and method state; `provenance.json`: inputs, settings, versions",
