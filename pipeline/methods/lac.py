@@ -103,9 +103,7 @@ class LabelAwareConsistency(Method):
         if outputs.embeddings is None:
             raise ValueError("lac needs label embeddings")
         width = outputs.embeddings.shape[-1]
-        if self.queue.shape[-1] == 0:
-            self.queue = outputs.embeddings.new_zeros(len(self.queue), 2, width)
-        elif self.queue.shape[-1] != width:
+        if self.queue.shape[-1] not in (0, width):
             raise ValueError(f"embeddings of width {width} meet a queue of width {self.queue.shape[-1]}")
         weak, strong = outputs.logits
         threshold, form = self.settings.threshold, self._consistency_form
@@ -122,10 +120,14 @@ class LabelAwareConsistency(Method):
     def _contrast(self, current: Tensor, labels: Tensor) -> Tensor:
         """Return the contrast of (n, 2, E) embeddings, in the paper's forms as a sum; while training, remember them."""
         slots, pointer = self._slots(len(labels))
+        if self.queue.shape[-1] == 0 and self.training:
+            self.queue = current.new_zeros(len(self.queue), *current.shape[1:])
         kept = self.queue_labels > 0
         if self.settings.form == "code":
             kept[slots] = False  # the authors write first, and contrast what is in the queue then
         memory, memory_labels = self.queue[kept], self.queue_labels[kept]  # copies: the queue may be written below
+        if memory.shape[-1] == 0:
+            memory = current.new_zeros(0, *current.shape[1:])
         if self.training:
             written = len(labels) - len(slots)
             self.queue[slots] = current.detach()[written:].to(self.queue.dtype)

@@ -325,10 +325,12 @@ def test_state_survives_a_round_trip(case, tmp_path):
 
 
 @every_case
-def test_evaluating_a_loss_leaves_no_trace(case):
+@pytest.mark.parametrize("trained", [True, False])
+def test_evaluating_a_loss_leaves_no_trace(case, trained):
     """A loss landscape calls the method hundreds of times in eval mode and must find it as it was."""
     method = make(*case)
-    loss(method, outputs(method, BATCHES[0].logits), BATCHES[0])
+    if trained:
+        loss(method, outputs(method, BATCHES[0].logits), BATCHES[0])
     method.eval()
     before = state_of(method)
     first = loss(method, outputs(method, BATCHES[1].logits), BATCHES[1])
