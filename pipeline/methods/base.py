@@ -153,10 +153,21 @@ class Method(nn.Module, ABC):
     def end_epoch(self, logits: Tensor, observed: Tensor) -> None:
         """Look at the whole training split after an epoch's last step; called where ``needs`` has epoch_logits.
 
+        An override calls this one first, which refuses what is no answer for the split.
+
         Args:
-            logits: (N, C) eval-mode logits of the training images, in row order.
+            logits: (N, C) eval-mode logits of the training images, in row order, finite.
             observed: (N, C) int8 labels of the training split, the same at every call.
+
+        Raises:
+            ValueError: Another shape than (N, C), or a logit that is not finite.
         """
+        split = (self.problem.n, len(self.problem.classes))
+        for name, given in (("logits", logits), ("observed", observed)):
+            if tuple(given.shape) != split:
+                raise ValueError(f"end_epoch: {name} {tuple(given.shape)}, the split is {split}")
+        if not torch.isfinite(logits).all():
+            raise ValueError("end_epoch: a logit is not finite")
 
     def pseudo_labels(self, logits: Tensor, observed: Tensor, index: Tensor) -> Tensor | None:
         """Tell which unknown cells the method labels, as of now.

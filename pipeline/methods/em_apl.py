@@ -101,11 +101,7 @@ class AsymmetricPseudoLabelling(Method):
         Raises:
             ValueError: Another shape than (N, C), or a logit that is not finite.
         """
-        for name, given in (("logits", logits), ("observed", observed)):
-            if given.shape != self.since.shape:
-                raise ValueError(f"end_epoch: {name} {tuple(given.shape)}, the split is {tuple(self.since.shape)}")
-        if not torch.isfinite(logits).all():
-            raise ValueError("end_epoch: a logit is not finite")
+        super().end_epoch(logits, observed)
         warmup = max(1, floor(_exact(self.settings.warmup) * self.epochs + Fraction(1, 2)))
         rounds = self.epochs - warmup
         if self.epoch < warmup or rounds <= 0:

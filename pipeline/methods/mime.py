@@ -88,11 +88,7 @@ class ConfidentPositives(Method):
         Raises:
             ValueError: Another shape than (N, C), or a logit that is not finite.
         """
-        for name, given in (("logits", logits), ("observed", observed)):
-            if given.shape != self.corrected.shape:
-                raise ValueError(f"end_epoch: {name} {tuple(given.shape)}, the split is {tuple(self.corrected.shape)}")
-        if not torch.isfinite(logits).all():
-            raise ValueError("end_epoch: a logit is not finite")
+        super().end_epoch(logits, observed)
         # the decimal that was written in params: 0.3 of 5 epochs is one and a half, and rounds up
         if self.epoch < floor(Fraction(str(self.settings.warmup)) * self.epochs + Fraction(1, 2)):
             return
