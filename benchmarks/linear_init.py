@@ -39,7 +39,7 @@ def main() -> None:
 
     def ours() -> None:
         network = Network({"backbone": None, "width": D, "classes": C, "head": {"kind": "linear"}})
-        method = base.build("an", {}, known)
+        method = base.build("an", {"floor": 0.0}, known)
         train(
             network, method, inputs, torch.from_numpy(observed), few, lambda _: 0.0, settings,
             lr=1e-3, seed=0, device=torch.device("cpu"), name="benchmark",

@@ -3,8 +3,9 @@
 benchmarks/method_settings.yaml holds, for each method, the stage and the values that are tried; every combination is
 trained by the stage itself at its seeds, with the learning rate that val mAP chooses for it where the stage searches
 one, and judged by its mean val mAP. No test label is read. benchmarks/method_settings.tsv keeps every trial; those of
-the methods that are named (all, if none) are made anew. Printed at the end: for each method the best settings and what
-params.yaml holds. It needs the outputs of prepare, simulate, backbone and features, and those of `an` in linear_init.
+the methods that are named (all, if none) are made anew, or with --missing only those that it has not yet. Printed at
+the end: for each method the best settings and what params.yaml holds. It needs the outputs of prepare, simulate,
+backbone and features, those of `an` in linear_init, and for `lac` those of `plc` in end_to_end.
 """
 
 import argparse
@@ -127,17 +128,23 @@ def main() -> None:
     """Run the trials that are asked for and print what they chose."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split(":")[0])
     parser.add_argument("methods", nargs="*", metavar="METHOD", help="methods to try; all of the grid if none")
+    parser.add_argument("--missing", action="store_true", help="keep the trials of combinations that were tried")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="trials side by side, one thread each")
     arguments = parser.parse_args()
     grid = read_grid()
     wanted = arguments.methods or list(grid)
-    kept = [row for row in storage.read_tsv(TRIALS) if row["method"] not in wanted] if TRIALS.exists() else []
-    jobs = [
-        (method, grid[method], chosen, seed)
+    asked = {
+        (method, json.dumps(chosen, sort_keys=True), str(seed)): (method, grid[method], chosen, seed)
         for method in wanted
         for chosen in combinations(grid[method]["values"])
         for seed in grid[method].get("seeds", SEEDS)
-    ]
+    }
+    stored = {
+        (row["method"], row["settings"], row["seed"]): row
+        for row in (storage.read_tsv(TRIALS) if TRIALS.exists() else [])
+    }
+    kept = [row for key, row in stored.items() if row["method"] not in wanted or (arguments.missing and key in asked)]
+    jobs = [job for key, job in asked.items() if not (arguments.missing and key in stored)]
     numbered = [(number, *job) for number, job in enumerate(jobs)]
     with ProcessPoolExecutor(arguments.jobs) as pool:
         found = list(tqdm(pool.map(trial, numbered), total=len(jobs), disable=None))

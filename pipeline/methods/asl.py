@@ -12,15 +12,13 @@ Differs: mean over B*C; theirs is the sum.
 Differs: exact logarithms of the logit; theirs clamps their arguments at 1e-8.
 """
 
-from math import log
 from typing import Annotated
 
 import torch
 from pydantic import Field
 from torch import Tensor
-from torch.nn import functional as F
 
-from pipeline.cells import Cells, focal_present
+from pipeline.cells import Cells, focal_present, log_absent
 from pipeline.config import Strict
 from pipeline.methods.base import Method
 
@@ -60,8 +58,7 @@ def _shifted_absent(logits: Tensor, gamma: float, shift: float, detach_weight: b
     """Return p_m^gamma (-log(1 - p_m)) for logits of any shape, same shape, in [0, -log shift)."""
     if shift == 0:
         return focal_present(-logits, gamma, detach_weight)
-    # 1 - p_m = (1 - p) + shift, summed in logarithms because 1 - p is lost in float32 from a logit of 17 on
-    absent = torch.relu(-torch.logaddexp(F.logsigmoid(-logits), torch.full_like(logits, log(shift))))
+    absent = torch.relu(log_absent(logits, shift))  # 1 - p_m = (1 - p) + shift
     # a power below 1 has an infinite slope at p_m = 0; relu lets no gradient through there
     weight = (-torch.expm1(-absent)) ** gamma
     return (weight.detach() if detach_weight else weight) * absent

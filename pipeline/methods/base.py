@@ -74,6 +74,18 @@ class Method(nn.Module, ABC):
         """Epochs of the stage; 0 before training."""
         return int(self.clock[1])
 
+    @property
+    def expected_positives(self) -> float:
+        """Labels per image, as `Problem` has them.
+
+        Raises:
+            ConfigError: Nobody gave them for this dataset.
+        """
+        if self.problem.expected_positives is None:
+            name = type(self).__module__.rpartition(".")[2]
+            raise ConfigError(f"methods.{name}: needs `expected_positives`, which has no entry for this dataset")
+        return self.problem.expected_positives
+
     @abstractmethod
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
         """Answer for the cells of a batch; pure, so that audits and plots can ask too.
@@ -256,9 +268,10 @@ def build(name: str, settings: dict[str, Any], problem: Problem) -> Method:
         checked = method.Settings.model_validate(settings)
     except ValidationError as error:
         raise ConfigError(explain(error, f"methods.{name}")) from error
-    if "expected_positives" in method.needs and problem.expected_positives is None:
-        raise ConfigError(f"methods.{name}: needs `expected_positives`, which has no entry for this dataset")
-    return method(checked, problem)
+    made = method(checked, problem)
+    if "expected_positives" in method.needs:
+        _ = made.expected_positives  # raises where nobody gave it, though the method may read it later only
+    return made
 
 
 def check_needs(name: str, method: Method | type[Method], available: Iterable[str]) -> None:

@@ -5,7 +5,7 @@ Source: Zhou et al., "Acknowledging the Unknown for Multi-label Learning with Si
 Eq. 3-4, https://arxiv.org/abs/2203.16219.
 Authors' code: Correr-Zhou/SPML-AckTheUnknown @ae1ccaf, losses.py, loss_EM.
 Published alpha: VOC 0.2, COCO 0.1, NUS 0.1, CUB 0.01.
-Differs: exact log losses of the logit; theirs is -log(p + 1e-5).
+Differs: exact log losses of the logit where ``floor`` is 0; theirs is -log(p + 1e-5).
 """
 
 from typing import Annotated
@@ -24,6 +24,8 @@ class Settings(Strict):
 
     alpha: Annotated[float, Field(ge=0)]
     """Weight of the entropy of an unknown cell."""
+    floor: Annotated[float, Field(ge=0, lt=1)]
+    """What is added to p inside each logarithm: 1e-5 in the authors' code; 0: nothing, exact."""
 
 
 class EntropyMaximisation(Method):
@@ -33,7 +35,7 @@ class EntropyMaximisation(Method):
 
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
         """Return belief p, with its gradient, and weight -alpha; arguments as in `Method.cells`."""
-        return log_cells(logits, torch.sigmoid(logits), -self.settings.alpha)
+        return log_cells(logits, torch.sigmoid(logits), -self.settings.alpha, self.settings.floor)
 
 
 METHOD = EntropyMaximisation

@@ -11,7 +11,7 @@ Authors' code: Correr-Zhou/SPML-AckTheUnknown @ae1ccaf, main.py (aysmmetric_pseu
 Published alpha, beta, T_w of 10 epochs: VOC 0.2, 0.02, 5; COCO 0.1, 0.9, 5; NUS 0.1, 0.2, 4; CUB 0.01, 0.4, 3;
 proportion 0.9, target soft, positive 0 on all. ``warmup`` is T_w / 10. Ablation on CUB (Table 3), one at a time:
 proportion 0.1; target hard; beta 1; positive 0.1.
-Differs: exact log losses of the logit; theirs is -log(p + 1e-5).
+Differs: exact log losses of the logit where ``floor`` is 0; theirs is -log(p + 1e-5).
 Differs: a pseudo-label is marked by its epoch in ``since``. Theirs is a negative number in the label matrix, so that
 p = 0 stays unknown.
 Differs: cells are ranked by logit, equal ones by row; they rank p, whose ties at saturation fall as the sort has it.
@@ -28,7 +28,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from pipeline.batch import Problem
-from pipeline.cells import Cells, in_float32, log_absent, log_present
+from pipeline.cells import Cells, in_float32, log_absent, log_present, rounded_share
 from pipeline.config import Strict
 from pipeline.methods.base import Method
 
@@ -48,6 +48,8 @@ class Settings(Strict):
     """What a cell is labelled with: p at that moment, or 0 (1 where ``positive``)."""
     positive: Annotated[float, Field(ge=0, le=1)]
     """Share of a class's unknown cells that has a positive pseudo-label after the last epoch: 0 as published."""
+    floor: Annotated[float, Field(ge=0, lt=1)]
+    """What is added to p inside each logarithm: 1e-5 in the authors' code; 0: nothing, exact."""
 
     @model_validator(mode="after")
     def _no_cell_is_labelled_twice(self) -> Self:
@@ -82,13 +84,13 @@ class AsymmetricPseudoLabelling(Method):
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
         """Return EM's cells, or the stored target and beta where labelled; arguments as in `Method.cells`."""
         labelled = self.since[index] > 0
-        present = log_present(logits)
+        present = log_present(logits, self.settings.floor)
         return Cells(
             belief=torch.where(labelled, self.soft[index].to(logits.dtype), torch.sigmoid(logits)),
             weight=torch.where(labelled, self.settings.beta, torch.full_like(logits, -self.settings.alpha)),
             l1=present,
             l2=present,
-            l3=log_absent(logits),
+            l3=log_absent(logits, self.settings.floor),
         )
 
     def end_epoch(self, logits: Tensor, observed: Tensor) -> None:
@@ -102,7 +104,7 @@ class AsymmetricPseudoLabelling(Method):
             ValueError: Another shape than (N, C), or a logit that is not finite.
         """
         super().end_epoch(logits, observed)
-        warmup = max(1, floor(_exact(self.settings.warmup) * self.epochs + Fraction(1, 2)))
+        warmup = max(1, rounded_share(self.settings.warmup, self.epochs))
         rounds = self.epochs - warmup
         if self.epoch < warmup or rounds <= 0:
             return
@@ -119,7 +121,7 @@ class AsymmetricPseudoLabelling(Method):
 
     def _share(self, proportion: float, rounds: int, unknown: list[int]) -> Tensor:
         """Return (C,) how many cells of each class one round labels."""
-        share = _exact(proportion) / rounds
+        share = Fraction(str(proportion)) / rounds  # the decimal that was written: 0.9 is nine tenths, exactly
         return torch.tensor([floor(share * count) for count in unknown], device=self.since.device)
 
     def pseudo_labels(self, logits: Tensor, observed: Tensor, index: Tensor) -> Tensor:
@@ -134,11 +136,6 @@ def _lowest(values: Tensor, pool: Tensor, counts: Tensor) -> Tensor:
     places = torch.arange(len(order), device=pool.device).unsqueeze(1).expand_as(order)
     rank = torch.empty_like(order).scatter_(0, order, places)
     return pool & (rank < counts)
-
-
-def _exact(decimal: float) -> Fraction:
-    """Return the decimal that was written in params: 0.9 is nine tenths, where the binary number is a little more."""
-    return Fraction(str(decimal))
 
 
 METHOD = AsymmetricPseudoLabelling

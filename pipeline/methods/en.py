@@ -20,9 +20,10 @@ from pydantic import Field
 from torch import Tensor
 
 from pipeline.batch import Outputs, Problem
-from pipeline.cells import Cells, PastPredictions
+from pipeline.cells import Cells
 from pipeline.config import Strict
 from pipeline.methods.base import Method
+from pipeline.parts.past import PastPredictions
 
 
 class Settings(Strict):
@@ -42,8 +43,7 @@ class ExpectedNegatives(Method):
 
     def __init__(self, settings: Settings, problem: Problem):
         super().__init__(settings, problem)
-        assert problem.expected_positives is not None  # `needs` asks for it
-        known = (problem.observed_counts, problem.expected_positives, problem.n)
+        known = (problem.observed_counts, self.expected_positives, problem.n)
         self.past = PastPredictions(*known, settings.decay, settings.first)
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:

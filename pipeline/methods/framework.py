@@ -28,21 +28,11 @@ from pydantic import Field
 from torch import Tensor
 
 from pipeline.cells import Cells, entropy, focal_present, hill_absent, log_absent, log_present, power_present
-from pipeline.config import Strict
+from pipeline.config import ConstantBelief, ConstantWeight, GaussianWeight, Pair, Strict, between
 from pipeline.methods.base import Method
 
 NonNegative = Annotated[float, Field(ge=0)]
-Positive = Annotated[float, Field(gt=0)]
 Probability = Annotated[float, Field(ge=0, le=1)]
-Pair = Annotated[tuple[float, float], Field(strict=False)]  # YAML has lists only
-
-
-class ConstantBelief(Strict):
-    """The same k for all unknown cells."""
-
-    kind: Literal["constant"]
-    value: Probability
-    """k."""
 
 
 class LogisticBelief(Strict):
@@ -61,24 +51,6 @@ class ThresholdBelief(Strict):
     kind: Literal["threshold"]
     value: Probability
     """Threshold; a p equal to it is below."""
-
-
-class ConstantWeight(Strict):
-    """The same v for all unknown cells."""
-
-    kind: Literal["constant"]
-    value: float
-    """v."""
-
-
-class GaussianWeight(Strict):
-    """v = exp(-(p - mu)^2 / (2 sigma^2)), with mu and sigma by epoch."""
-
-    kind: Literal["gaussian"]
-    mu: Pair
-    """First and last mean."""
-    sigma: Annotated[tuple[Positive, Positive], Field(strict=False)]
-    """First and last standard deviation."""
 
 
 class ThresholdWeight(Strict):
@@ -176,6 +148,15 @@ class AssembledLoss(Method):
             l3=_charge(self.settings.l3, logits, present=False),
         )
 
+    def pseudo_labels(self, logits: Tensor, observed: Tensor, index: Tensor) -> Tensor | None:
+        """Return 1 on the unknown cells above a threshold of belief; arguments as in `Method.pseudo_labels`.
+
+        None where belief has no threshold, and so labels nothing.
+        """
+        if not isinstance(self.settings.belief, ThresholdBelief):
+            return None
+        return (self._belief(torch.sigmoid(logits.detach())) * (observed == 0)).to(torch.int8)
+
     def _belief(self, p: Tensor) -> Tensor:
         belief = self.settings.belief
         if isinstance(belief, ConstantBelief):
@@ -183,7 +164,7 @@ class AssembledLoss(Method):
         if isinstance(belief, ThresholdBelief):
             return (p > belief.value).to(p.dtype)
         way = self._way(self.settings.schedule != "paper_last")
-        return torch.sigmoid(_between(belief.weight, way) * p + _between(belief.bias, way))
+        return torch.sigmoid(between(belief.weight, way) * p + between(belief.bias, way))
 
     def _weight(self, p: Tensor) -> Tensor:
         weight = self.settings.weight
@@ -192,16 +173,11 @@ class AssembledLoss(Method):
         if isinstance(weight, ThresholdWeight):
             return torch.where(p > weight.tau, weight.above, torch.full_like(p, weight.below))
         way = self._way(self.settings.schedule == "paper_first")
-        return torch.exp(-(((p - _between(weight.mu, way)) / _between(weight.sigma, way)) ** 2) / 2)
+        return torch.exp(-(((p - between(weight.mu, way)) / between(weight.sigma, way)) ** 2) / 2)
 
     def _way(self, one_behind: bool) -> float:
         """Return the fraction of the way from first to last in this epoch; 0 before training."""
         return max(self.epoch - one_behind, 0) / max(self.epochs, 1)
-
-
-def _between(pair: tuple[float, float], way: float) -> float:
-    """Return the value a fraction of the way from first to last."""
-    return pair[0] + (pair[1] - pair[0]) * way
 
 
 def _charge(loss: Loss, logits: Tensor, present: bool) -> Tensor:

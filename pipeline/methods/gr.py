@@ -14,14 +14,14 @@ Published q2, q3, last (w, b), last (mu, sigma): VOC 0.01, 1, (2, -2), (0.8, 0.5
 none is published. q1 is 0 in the code, 0.01 in the paper. The paper's Remark 1 takes the first b from label statistics.
 Ablation (Table 3): no k is ``belief: {kind: constant, value: 0}``, no v ``weight: {kind: constant, value: 1}``, no
 L1-L3 is q1 = q2 = q3 = 0.01; its last row is ``belief: {kind: trainable, ...}``.
-Differs: exact log loss of the logit; theirs is -log(p + 1e-7). Powers are taken of the logit's logsigmoid.
+Differs: exact log loss of the logit where ``floor`` is 0; theirs is -log(p + 1e-7). Powers are taken of the logit's
+logsigmoid.
 Differs: a trainable k is trained by the stage's optimiser at ``factor`` times its learning rate; theirs has an SGD of
 its own, learning rate 0.1, momentum 0.9, weight decay 1e-3. As in their code, v keeps its schedule.
 Differs: their first ``linear_init`` epochs hold the schedule and freeze the backbone; ``hold`` does the former only.
 """
 
-from fractions import Fraction
-from math import floor, isfinite, log
+from math import isfinite, log
 from typing import Annotated, Any, Literal
 
 import torch
@@ -29,12 +29,11 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from pipeline.batch import Problem
-from pipeline.cells import Cells, power_present
-from pipeline.config import ConfigError, Strict
+from pipeline.cells import Cells, power_present, rounded_share
+from pipeline.config import ConfigError, ConstantBelief, ConstantWeight, GaussianWeight, Pair, Strict, between
 from pipeline.methods.base import Method
 
-Power = Annotated[float, Field(ge=0)]
-Pair = Annotated[tuple[float, float], Field(strict=False)]  # YAML has lists only
+NonNegative = Annotated[float, Field(ge=0)]
 
 
 class Logistic(Strict):
@@ -60,30 +59,10 @@ class Trainable(Strict):
     """Learning rate of w and b, as a multiple of the stage's."""
 
 
-class Gaussian(Strict):
-    """v = exp(-(p - mu)^2 / (2 sigma^2)), with mu and sigma by epoch."""
+class NonNegativeWeight(ConstantWeight):
+    """The same v for all unknown cells, at least 0."""
 
-    kind: Literal["gaussian"]
-    mu: Pair
-    """First and last mean."""
-    sigma: Annotated[tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]], Field(strict=False)]
-    """First and last standard deviation."""
-
-
-class ConstantBelief(Strict):
-    """The same k for all unknown cells."""
-
-    kind: Literal["constant"]
-    value: Annotated[float, Field(ge=0, le=1)]
-    """k: 0 takes unknown as absent."""
-
-
-class ConstantWeight(Strict):
-    """The same v for all unknown cells."""
-
-    kind: Literal["constant"]
-    value: Annotated[float, Field(ge=0)]
-    """v."""
+    value: NonNegative
 
 
 class Settings(Strict):
@@ -91,18 +70,21 @@ class Settings(Strict):
 
     belief: Annotated[Logistic | Trainable | ConstantBelief, Field(discriminator="kind")]
     """k: how present an unknown cell is taken to be."""
-    weight: Annotated[Gaussian | ConstantWeight, Field(discriminator="kind")]
+    weight: Annotated[GaussianWeight | NonNegativeWeight, Field(discriminator="kind")]
     """v: how much an unknown cell counts."""
-    q1: Power
+    q1: NonNegative
     """Exponent of the loss of an observed positive; 0 is the log loss."""
-    q2: Power
+    q2: NonNegative
     """Exponent of the loss of an unknown cell taken as present."""
-    q3: Power
+    q3: NonNegative
     """Exponent of the loss of an unknown cell taken as absent: 1 is the absolute error."""
     schedule: Literal["code", "paper_first", "paper_last"]
     """Which fraction of the way from first to last an epoch has."""
     hold: Annotated[float, Field(ge=0, lt=1)]
     """Fraction of the stage's epochs, rounded, that keeps the first values; the schedule runs over the others."""
+    floor: Annotated[float, Field(ge=0, lt=1)]
+    """What is added to p inside the logarithm of an observed positive (q1 = 0): 1e-7 in the authors' code; 0: nothing,
+    exact. A q1 above 0 does not read it."""
 
 
 class GeneralizedRobust(Method):
@@ -124,7 +106,7 @@ class GeneralizedRobust(Method):
             self.bias = nn.Parameter(torch.full((classes,), belief.bias, dtype=torch.get_default_dtype()))
         elif isinstance(belief, Logistic):
             first, last = belief.bias
-            self.biases = (_bias_from_statistics(problem) if first == "statistics" else first, last)
+            self.biases = (self._bias_from_statistics() if first == "statistics" else first, last)
 
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
         """Return k, v and power losses as of this epoch; arguments as in `Method.cells`."""
@@ -132,7 +114,7 @@ class GeneralizedRobust(Method):
         return Cells(
             belief=self._belief(p),
             weight=self._weight(p),
-            l1=power_present(logits, self.settings.q1),
+            l1=power_present(logits, self.settings.q1, self.settings.floor),
             l2=power_present(logits, self.settings.q2),
             l3=power_present(-logits, self.settings.q3),
         )
@@ -142,6 +124,22 @@ class GeneralizedRobust(Method):
         belief = self.settings.belief
         return super().parameter_groups(lr * belief.factor if isinstance(belief, Trainable) else lr)
 
+    def _bias_from_statistics(self) -> float:
+        """Return logit of (positives that are not observed) / (cells that are not observed), all images and classes.
+
+        Raises:
+            ConfigError: Nobody told the label density, or it leaves no such share in (0, 1).
+        """
+        expected, classes = self.expected_positives, len(self.problem.classes)
+        observed = float(self.problem.observed_counts.sum()) / self.problem.n
+        present, absent = expected - observed, classes - expected
+        if not (present > 0 and absent > 0 and isfinite(present)):
+            raise ConfigError(
+                "methods.gr.belief.bias: `statistics` needs `expected_positives` between the "
+                f"{observed:g} observed labels per image and the {classes} classes, found {expected:g}"
+            )
+        return log(present / absent)
+
     def _belief(self, p: Tensor) -> Tensor:
         belief = self.settings.belief
         if isinstance(belief, ConstantBelief):
@@ -149,43 +147,19 @@ class GeneralizedRobust(Method):
         if isinstance(belief, Trainable):
             return torch.sigmoid(self.slope * p + self.bias)
         way = self._way(self.settings.schedule != "paper_last")
-        return torch.sigmoid(_between(belief.weight, way) * p + _between(self.biases, way))
+        return torch.sigmoid(between(belief.weight, way) * p + between(self.biases, way))
 
     def _weight(self, p: Tensor) -> Tensor:
         weight = self.settings.weight
         if isinstance(weight, ConstantWeight):
             return torch.full_like(p, weight.value)
         way = self._way(self.settings.schedule == "paper_first")
-        return torch.exp(-(((p - _between(weight.mu, way)) / _between(weight.sigma, way)) ** 2) / 2)
+        return torch.exp(-(((p - between(weight.mu, way)) / between(weight.sigma, way)) ** 2) / 2)
 
     def _way(self, one_behind: bool) -> float:
         """Return the fraction of the way from first to last in this epoch; 0 before training."""
-        hold = floor(Fraction(str(self.settings.hold)) * self.epochs + Fraction(1, 2))  # the decimal in params, exactly
-        hold = min(hold, self.epochs - 1)
+        hold = min(rounded_share(self.settings.hold, self.epochs), self.epochs - 1)
         return max(self.epoch - hold - one_behind, 0) / (self.epochs - hold) if self.epochs else 0.0
-
-
-def _between(pair: tuple[float, float], way: float) -> float:
-    """Return the value a fraction of the way from first to last."""
-    return pair[0] + (pair[1] - pair[0]) * way
-
-
-def _bias_from_statistics(problem: Problem) -> float:
-    """Return logit of (positives that are not observed) / (cells that are not observed), all images and classes.
-
-    Raises:
-        ConfigError: Nobody told the label density, or it leaves no such share in (0, 1).
-    """
-    if problem.expected_positives is None:
-        raise ConfigError("methods.gr.belief.bias: `statistics` needs `expected_positives`, which has no entry")
-    observed = float(problem.observed_counts.sum()) / problem.n
-    present, absent = problem.expected_positives - observed, len(problem.classes) - problem.expected_positives
-    if not (present > 0 and absent > 0 and isfinite(present)):
-        raise ConfigError(
-            f"methods.gr.belief.bias: `statistics` needs `expected_positives` between the {observed:g} observed labels "
-            f"per image and the {len(problem.classes)} classes, found {problem.expected_positives:g}"
-        )
-    return log(present / absent)
 
 
 METHOD = GeneralizedRobust

@@ -9,6 +9,7 @@ Authors' code: xinyu1205/robust-loss-mlml @dcfa4d5, src/loss_functions/losses.py
 Published: lamb 1.5, focal_margin with margin 1 and gamma 2 (the authors' code); lamb 1.5, log (Chen et al., GR Loss,
 2024, Eq. 24 and their code, yan4xi1/GRLoss @5e13f7f).
 Differs: mean over B*C; the authors' is the sum.
+Differs: exact log loss of the logit where ``floor`` is 0; GR's code has -log(p + 1e-7).
 """
 
 from typing import Annotated, Literal
@@ -33,6 +34,9 @@ class Settings(Strict):
     """Taken from the logit of an observed label (``focal_margin``); ``log`` does not read it."""
     gamma: Annotated[float, Field(ge=0)]
     """Focusing exponent of an observed label (``focal_margin``); ``log`` does not read it."""
+    floor: Annotated[float, Field(ge=0, lt=1)]
+    """What is added to p inside the logarithm of an observed label (``log``): 1e-7 in GR's code; 0: nothing, exact.
+    ``focal_margin`` does not read it."""
 
 
 class Hill(Method):
@@ -43,7 +47,7 @@ class Hill(Method):
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
         """Return belief 0, weight 1, the loss of presence and the hill; arguments as in `Method.cells`."""
         if self.settings.positive == "log":
-            present = log_present(logits)
+            present = log_present(logits, self.settings.floor)
         else:
             present = focal_present(logits - self.settings.margin, self.settings.gamma)
         return Cells(

@@ -4,11 +4,14 @@ risk = -log p on the observed positive, -log(1 - p) on known negatives, 0 on unk
 cells included in the count.
 Source: Cole et al., "Multi-Label Learning from Single Positive Labels", CVPR 2021, https://arxiv.org/abs/2106.09708.
 Authors' code: Correr-Zhou/SPML-AckTheUnknown @ae1ccaf, losses.py, loss_iun.
-Differs: exact log losses of the logit; theirs is -log(p + 1e-5).
+Differs: exact log losses of the logit where ``floor`` is 0; theirs is -log(p + 1e-5).
 Differs: negatives come as -1 in the label set ``negatives``; the code first published (elijahcole @89152d5) tests a 0/1
 matrix for -1 and so never uses a negative, which the later code above mended.
 """
 
+from typing import Annotated
+
+from pydantic import Field
 from torch import Tensor
 
 from pipeline.cells import Cells, log_cells
@@ -17,7 +20,10 @@ from pipeline.methods.base import Method
 
 
 class Settings(Strict):
-    """IUN has nothing to set."""
+    """Settings of IUN."""
+
+    floor: Annotated[float, Field(ge=0, lt=1)]
+    """What is added to p inside each logarithm: 1e-5 in the authors' code; 0: nothing, exact."""
 
 
 class IgnoreUnobservedNegatives(Method):
@@ -28,7 +34,7 @@ class IgnoreUnobservedNegatives(Method):
 
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
         """Return weight 0 on unknown cells, and log losses; arguments as in `Method.cells`."""
-        return log_cells(logits, weight=0.0)
+        return log_cells(logits, weight=0.0, floor=self.settings.floor)
 
 
 METHOD = IgnoreUnobservedNegatives

@@ -27,9 +27,10 @@ from pydantic import Field
 from torch import Tensor
 
 from pipeline.batch import Outputs, Problem
-from pipeline.cells import Cells, assume_negative, confident, confident_labels, consistency, consistency_cells
+from pipeline.cells import Cells, assume_negative
 from pipeline.config import Strict
 from pipeline.methods.base import Method
+from pipeline.parts.consistency import confident, confident_labels, consistency, consistency_cells
 
 
 class Settings(Strict):

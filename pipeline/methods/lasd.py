@@ -36,7 +36,8 @@ class Settings(Strict):
     lambda_plus: Annotated[float, Field(ge=0)]
     """Weight of an unknown label taken as present."""
     lambda_minus: Annotated[float, Field(ge=0)] | None
-    """Weight of an unknown label taken as absent; null: what Theorem 5.4 makes it."""
+    """Weight of an unknown label taken as absent; null: what Theorem 5.4 makes it. With a number the label density is
+    not read, and asked for all the same: ``needs``, by which a report marks who knows it, does not see settings."""
     threshold: Annotated[float, Field(ge=0, le=1)]
     """tau, the probability above which an unknown label is taken as present; 1: never."""
     gamma_pos: Annotated[float, Field(ge=0)]
@@ -59,7 +60,7 @@ class LeveragedAsymmetric(Method):
         super().__init__(settings, problem)
         self.lambda_minus = settings.lambda_minus
         if self.lambda_minus is None:
-            self.lambda_minus = balanced_weight(settings.lambda_plus, problem.expected_positives, len(problem.classes))
+            self.lambda_minus = balanced_weight(settings.lambda_plus, self.expected_positives, len(problem.classes))
 
     def _present(self, logits: Tensor) -> Tensor:
         return torch.sigmoid(logits.detach()) > self.settings.threshold
@@ -89,7 +90,7 @@ class LeveragedAsymmetric(Method):
         return (self._present(logits) & (observed == 0)).to(torch.int8)
 
 
-def balanced_weight(lambda_plus: float, positives: float | None, classes: int) -> float:
+def balanced_weight(lambda_plus: float, positives: float, classes: int) -> float:
     """Weigh assumed absences so that both kinds of label weigh the same in an image (Theorem 5.4).
 
     Args:
@@ -101,9 +102,9 @@ def balanced_weight(lambda_plus: float, positives: float | None, classes: int) -
         (1 + lambda_plus (positives - 1)) / (classes - positives).
 
     Raises:
-        ConfigError: The labels an image are not known, or not between 0 and the number of classes.
+        ConfigError: The labels an image are not between 0 and the number of classes, or the weight is negative.
     """
-    if positives is None or not 0 < positives < classes:
+    if not 0 < positives < classes:
         raise ConfigError(f"methods.lasd.lambda_minus: null needs labels an image in (0, {classes}), given {positives}")
     weight = (1 + lambda_plus * (positives - 1)) / (classes - positives)
     if weight < 0:

@@ -17,9 +17,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 from torch import Tensor
 
-from pipeline.cells import Cells, large_losses, log_cells
+from pipeline.cells import Cells, log_cells
 from pipeline.config import Strict
 from pipeline.methods.base import Method
+from pipeline.parts.large_losses import large_losses
 
 
 class Settings(Strict):

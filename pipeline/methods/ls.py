@@ -7,7 +7,7 @@ https://arxiv.org/abs/2106.09708.
 Authors' code: elijahcole/single-positive-multi-label @89152d5, losses.py, loss_an_ls.
 Published: eps 0.1 on all sets (Cole's code; Zhou 2022, supplement B.2); without ``half``, as the code. With it:
 anonymous, LASD, 2023, A.2.2.
-Differs: exact log losses of the logit; theirs is -log(p + 1e-5).
+Differs: exact log losses of the logit where ``floor`` is 0; theirs is -log(p + 1e-5).
 Differs: a label known to be absent, which single positives never hold, is charged without smoothing.
 """
 
@@ -29,6 +29,8 @@ class Settings(Strict):
     """Share of a label that smoothing moves."""
     half: bool
     """Whether the opposite label gets only half of that share: targets 1 - eps / 2 and eps / 2."""
+    floor: Annotated[float, Field(ge=0, lt=1)]
+    """What is added to p inside each logarithm: 1e-5 in the authors' code; 0: nothing, exact."""
 
 
 class LabelSmoothing(Method):
@@ -39,7 +41,7 @@ class LabelSmoothing(Method):
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
         """Return belief e, weight 1 and log losses, smoothed for observed labels; arguments as in `Method.cells`."""
         e = self.settings.eps / 2 if self.settings.half else self.settings.eps
-        present, absent = log_present(logits), log_absent(logits)
+        present, absent = log_present(logits, self.settings.floor), log_absent(logits, self.settings.floor)
         return Cells(
             belief=torch.full_like(logits, e),
             weight=torch.ones_like(logits),

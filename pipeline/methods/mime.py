@@ -14,8 +14,6 @@ keep the random flip; each pass leaves out the images that do not fill a batch.
 Differs: a corrected cell is marked by its epoch in ``corrected``; theirs is written into the label matrix.
 """
 
-from fractions import Fraction
-from math import floor
 from typing import Annotated
 
 import torch
@@ -23,7 +21,7 @@ from pydantic import Field
 from torch import Tensor
 
 from pipeline.batch import Outputs, Problem
-from pipeline.cells import Cells, in_float32, log_cells
+from pipeline.cells import Cells, in_float32, log_cells, rounded_share
 from pipeline.config import Strict
 from pipeline.methods.base import Method
 from pipeline.networks.bottleneck import log_deviation
@@ -79,18 +77,9 @@ class ConfidentPositives(Method):
         return {**super().forward(outputs, observed, index), "kl": self.settings.beta * divergence.mean()}
 
     def end_epoch(self, logits: Tensor, observed: Tensor) -> None:
-        """Correct the unknown cells that are sure by now, once the warm-up is over.
-
-        Args:
-            logits: (N, C) eval-mode logits of the training images, in row order, finite.
-            observed: (N, C) int8 labels of the training split.
-
-        Raises:
-            ValueError: Another shape than (N, C), or a logit that is not finite.
-        """
+        """Correct the unknown cells that are sure, once the warm-up is over; arguments as in `Method.end_epoch`."""
         super().end_epoch(logits, observed)
-        # the decimal that was written in params: 0.3 of 5 epochs is one and a half, and rounds up
-        if self.epoch < floor(Fraction(str(self.settings.warmup)) * self.epochs + Fraction(1, 2)):
+        if self.epoch < rounded_share(self.settings.warmup, self.epochs):
             return
         sure = (torch.sigmoid(in_float32(logits.detach())) > self.settings.theta) & (observed == 0)
         self.corrected.masked_fill_(sure.to(self.corrected.device) & (self.corrected == 0), self.epoch)

@@ -17,9 +17,10 @@ from pydantic import Field
 from torch import Tensor
 
 from pipeline.batch import Outputs
-from pipeline.cells import Cells, assume_negative, confident_labels, consistency, consistency_cells
+from pipeline.cells import Cells, assume_negative
 from pipeline.config import Strict
 from pipeline.methods.base import Method
+from pipeline.parts.consistency import confident_labels, consistency, consistency_cells
 
 
 class Settings(Strict):

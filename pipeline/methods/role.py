@@ -10,10 +10,11 @@ Source: Cole et al., "Multi-Label Learning from Single Positive Labels", CVPR 20
 https://arxiv.org/abs/2106.09708.
 Authors' code: elijahcole/single-positive-multi-label @89152d5, losses.py, loss_role, and models.py, LabelEstimator.
 Published: factor 10 on all; expected_positives VOC 1.5, COCO 2.9, NUS 1.9, CUB 31.4.
-Differs: exact log losses of the logit; theirs are -log(p + 1e-5).
+Differs: exact log losses of the logit where ``floor`` is 0; theirs are -log(p + 1e-5).
 Differs: the optimiser's weight decay leaves guess alone, which is no weight; theirs has none at all.
 """
 
+from dataclasses import replace
 from math import log
 from typing import Annotated, Any
 
@@ -22,7 +23,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from pipeline.batch import Outputs, Problem
-from pipeline.cells import Cells, log_absent, log_present
+from pipeline.cells import Cells, log_absent, log_cells, log_present
 from pipeline.config import Strict
 from pipeline.methods.base import Method
 
@@ -36,6 +37,8 @@ class Settings(Strict):
 
     factor: Annotated[float, Field(gt=0)]
     """Learning rate of the estimates, as a multiple of the stage's."""
+    floor: Annotated[float, Field(ge=0, lt=1)]
+    """What is added to p, or to y, inside each logarithm: 1e-5 in the authors' code; 0: nothing, exact."""
 
 
 class OnlineLabelEstimation(Method):
@@ -64,16 +67,15 @@ class OnlineLabelEstimation(Method):
         self.guess.clamp_(-CLIP, CLIP)
 
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
-        """Return the estimates as belief, weight 1 and the classifier's log losses; arguments as in `Method.cells`."""
+        """Return the estimates as belief, weight 1 and the classifier's log losses; arguments as in `Method.cells`.
+
+        Their mean risk is that of the classifier's positive and cross terms before these are halved; the count is left
+        out. A cell observed absent is charged as `forward` charges it: by its estimate, not as absent.
+        """
         guess = self.guess.detach()[index].to(logits.dtype)
-        present = log_present(logits)
-        return Cells(
-            belief=torch.sigmoid(guess),
-            weight=torch.ones_like(logits),
-            l1=present + _cross(guess, logits),
-            l2=present,
-            l3=log_absent(logits),
-        )
+        own = log_cells(logits, torch.sigmoid(guess), floor=self.settings.floor)
+        cross = _cross(guess, logits, self.settings.floor)
+        return replace(own, l1=own.l1 + cross, l3=torch.where(observed == -1, cross, own.l3))
 
     def forward(self, outputs: Outputs, observed: Tensor, index: Tensor) -> dict[str, Tensor]:
         """Return three terms of the classifier and three of the estimator, each halved.
@@ -85,19 +87,14 @@ class OnlineLabelEstimation(Method):
 
         Returns:
             ``<side>_positive``, ``<side>_cross`` and ``<side>_regulariser`` of both sides.
-
-        Raises:
-            ValueError: Nobody told how many labels an image has.
         """
-        if (expected := self.problem.expected_positives) is None:
-            raise ValueError("role needs expected_positives")
         classifier = outputs.logits[0]
         estimator = self.guess[index].to(classifier.dtype)
-        terms = {}
+        floor, terms = self.settings.floor, {}
         for side, own, other in (("classifier", classifier, estimator), ("estimator", estimator, classifier)):
-            terms[f"{side}_positive"] = torch.where(observed == 1, log_present(own), 0).mean() / 2
-            terms[f"{side}_cross"] = _cross(other.detach(), own).mean() / 2
-            excess = torch.sigmoid(own).sum(1).mean() - expected
+            terms[f"{side}_positive"] = torch.where(observed == 1, log_present(own, floor), 0).mean() / 2
+            terms[f"{side}_cross"] = _cross(other.detach(), own, floor).mean() / 2
+            excess = torch.sigmoid(own).sum(1).mean() - self.expected_positives
             terms[f"{side}_regulariser"] = (excess / own.shape[1]) ** 2 / 2
         return terms
 
@@ -106,9 +103,9 @@ class OnlineLabelEstimation(Method):
         return [{**group, "weight_decay": 0.0} for group in super().parameter_groups(lr * self.settings.factor)]
 
 
-def _cross(target: Tensor, logits: Tensor) -> Tensor:
+def _cross(target: Tensor, logits: Tensor, floor: float) -> Tensor:
     """Return the log loss of logits against sigmoid(target), cell by cell."""
-    return torch.sigmoid(target) * log_present(logits) + torch.sigmoid(-target) * log_absent(logits)
+    return torch.sigmoid(target) * log_present(logits, floor) + torch.sigmoid(-target) * log_absent(logits, floor)
 
 
 METHOD = OnlineLabelEstimation

@@ -35,9 +35,10 @@ from tqdm import tqdm
 
 from pipeline import storage
 from pipeline.batch import Outputs, Problem
-from pipeline.cells import Cells, PastPredictions
+from pipeline.cells import Cells
 from pipeline.config import ConfigError, Strict
 from pipeline.methods.base import Method
+from pipeline.parts.past import PastPredictions
 
 UNCOVERED = 0.0
 """Heat of a cell that no crop has covered; a new file is full of it."""
@@ -73,8 +74,7 @@ class ConsistentMaps(Method):
 
     def __init__(self, settings: Settings, problem: Problem):
         super().__init__(settings, problem)
-        assert problem.expected_positives is not None  # `needs` asks for it
-        known = (problem.observed_counts, problem.expected_positives, problem.n)
+        known = (problem.observed_counts, self.expected_positives, problem.n)
         self.past = PastPredictions(*known, settings.decay, settings.first)
         self.heat: list[np.memmap] = []
 

@@ -14,12 +14,16 @@ images; palm-ml/smile @8feb9b8, train_smile2.py, on tables.
 Published: images: kl_normal and kl_beta 1e-5. Tables: kl_beta 1, mixing 0.01 to 0.9, prior 0.001 to 0.1, unknown 0.1 to
 0.7 or null, by data set.
 Guess: theta, alpha, beta, latent and factor, which no source gives for images.
-Differs: exact log losses of the logit; theirs is -log(p + 1e-5). AN(d) has d no nearer to 0 and 1 than its precision.
+Differs: exact log losses of the logit; theirs is -log(p + 1e-5). AN(d) is exact too: a draw of Beta is made of the
+logarithms of two Gamma draws, so that log d and log(1 - d) keep their gradient where d is 0 or 1 in floating point. The
+draw and KL(d), whose terms cancel, are in float64.
 Differs: the classifier is the network's head; theirs, on images, is a linear layer on z.
 Differs: std, a and b are at least 1e-6, as a and b are in their other model of images.
 Differs: the tabular form is the loss alone, on the estimator for images. A graph network over all examples and the
 reconstruction of x, the labels and the graph, which theirs has on tables, have no place beside an image network.
 Differs: in eval mode z and d are their means, and nothing is drawn.
+Fine-tuning starts with a fresh estimator: on digits, one carried over from LinearInit took the network with it (test
+mAP 34 and 32 at seeds 0 and 1; fresh 86 and 86).
 """
 
 from typing import Annotated, Any, Literal, NamedTuple
@@ -89,8 +93,15 @@ class Distribution(NamedTuple):
     """(B, C) first parameter of Beta, positive."""
     b: Tensor
     """(B, C) second parameter of Beta, positive."""
-    d: Tensor
-    """(B, C) how present each label is, in [0, 1]: a draw, or the mean a / (a + b)."""
+    present: Tensor
+    """(B, C) -log d, d how present each label is: a draw, or the mean a / (a + b)."""
+    absent: Tensor
+    """(B, C) -log(1 - d)."""
+
+    @property
+    def d(self) -> Tensor:
+        """(B, C) how present each label is, in [0, 1]."""
+        return torch.exp(-self.present)
 
 
 class LabelEnhancement(Method):
@@ -99,16 +110,6 @@ class LabelEnhancement(Method):
     Settings = Settings
     needs = {"features"}
     coupled = True
-    carries = (
-        "estimate",
-        "encoder.0.weight",
-        "encoder.0.bias",
-        "encoder.2.weight",
-        "encoder.2.bias",
-        "decoder.weight",
-        "decoder.bias",
-    )
-
     estimate: Tensor
 
     def __init__(self, settings: Settings, problem: Problem):
@@ -133,11 +134,10 @@ class LabelEnhancement(Method):
         std = F.softplus(raw) + FLOOR
         z = mean + std * torch.randn_like(std) if self.training else mean
         a, b = (F.softplus(self.decoder(z)) + FLOOR).chunk(2, dim=-1)
-        if self.training and self.settings.form.kind == "image":
-            d = torch.distributions.Beta(a, b, validate_args=False).rsample()
-        else:
-            d = a / (a + b)
-        return Distribution(mean, std, a, b, d)
+        drawn = self.training and self.settings.form.kind == "image"
+        parts = [_log_gamma(a.double()), _log_gamma(b.double())] if drawn else [a.log(), b.log()]
+        whole = torch.logaddexp(*parts)
+        return Distribution(mean, std, a, b, *((whole - part).to(a.dtype) for part in parts))
 
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
         """Return the classifier's cells, with the stored estimate as d; arguments as in `Method.cells`."""
@@ -170,21 +170,22 @@ class LabelEnhancement(Method):
         if outputs.features is None:
             raise ValueError("smile needs features")
         settings, logits = self.settings, outputs.logits[0]
-        mean, std, a, b, d = self.distribution(outputs.features[0])
+        estimated = self.distribution(outputs.features[0])
+        mean, std, a, b, d = estimated.mean, estimated.std, estimated.a, estimated.b, estimated.d
         if self.training:
             self.estimate[index] = (a / (a + b)).detach().to(self.estimate.dtype)
         target, weight = self._target(d, observed)
         align = weight * (target * log_present(logits) + (1 - target) * log_absent(logits))
-        precision = torch.finfo(d.dtype).eps
-        inside = d.clamp(precision, 1 - precision)
-        distribution = -torch.where(observed == 1, inside.log(), (1 - inside).log())
-        divergence = _beta_divergence(a, b) if settings.form.kind == "image" else _as_coded_on_tables(d)
+        distribution = torch.where(observed == 1, estimated.present, estimated.absent)
+        divergence = (
+            _beta_divergence(a.double(), b.double()) if settings.form.kind == "image" else _as_coded_on_tables(d)
+        )
         return {
             "align": settings.theta * align.mean(),
             "prediction": settings.alpha * assume_negative(logits, observed).mean(),
             "distribution": settings.beta * distribution.mean(),
             "kl_normal": settings.kl_normal * ((mean**2 + std**2 - 1) / 2 - std.log()).mean(),
-            "kl_beta": settings.kl_beta * divergence.mean(),
+            "kl_beta": settings.kl_beta * divergence.mean().to(d.dtype),
         }
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
@@ -200,6 +201,19 @@ class LabelEnhancement(Method):
         rest = torch.where(observed == 0, form.prior, (observed == 1).to(d.dtype))
         weight = torch.where(observed == 0, unknown, torch.ones_like(d))
         return form.mixing * d.detach() + (1 - form.mixing) * rest, weight
+
+
+def _log_gamma(shape: Tensor) -> Tensor:
+    """Draw the logarithm of a Gamma variable of scale 1, with gradient to its shape, also where the draw itself is 0.
+
+    A draw of shape + 1 times u^(1 / shape), u uniform, is one of that shape (Marsaglia & Tsang 2000, section 6).
+
+    Returns:
+        log of the draw, of the shape of `shape`.
+    """
+    uniform = 1 - torch.rand_like(shape)  # (0, 1]
+    raised = torch.distributions.Gamma(shape + 1, torch.ones_like(shape), validate_args=False).rsample()
+    return raised.log() + uniform.log() / shape
 
 
 def _beta_divergence(a: Tensor, b: Tensor) -> Tensor:

@@ -13,15 +13,13 @@ published.
 Differs: mean over B*C; theirs is the sum.
 """
 
-from fractions import Fraction
-from math import floor
 from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from pipeline.cells import Cells, focal_present, hill_absent
+from pipeline.cells import Cells, focal_present, hill_absent, rounded_share
 from pipeline.config import Strict
 from pipeline.methods.base import Method
 
@@ -52,7 +50,7 @@ class SelfPacedCorrection(Method):
 
     def _corrected(self, logits: Tensor) -> Tensor:
         """Return a (B, C) mask of the logits that count as present now, where nothing is known."""
-        warmup = floor(Fraction(str(self.settings.warmup)) * self.epochs + Fraction(1, 2))
+        warmup = rounded_share(self.settings.warmup, self.epochs)
         if self.settings.warmup > 0:
             warmup = max(1, warmup)
         return (torch.sigmoid(logits.detach()) > self.settings.threshold) & (self.epoch > warmup)

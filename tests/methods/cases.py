@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,8 @@ class Batch:
     logits: Tensor
     observed: Tensor
     index: Tensor
+    scale: float = 1.0
+    """Of what else a network answers, where it has no unit length."""
 
 
 def batches(dtype: torch.dtype = torch.float64) -> list[Batch]:
@@ -74,10 +76,10 @@ def batches(dtype: torch.dtype = torch.float64) -> list[Batch]:
         Batch("none known", logits, torch.zeros(B, C, dtype=torch.int8), index),
         Batch("all positive", logits, torch.ones(B, C, dtype=torch.int8), index),
         Batch("zero logits", torch.zeros_like(logits), ordinary, index),
-        Batch("far logits", far, ordinary, index),
-        Batch("far negative, none known", -far.abs(), torch.zeros(B, C, dtype=torch.int8), index),
+        Batch("far logits", far, ordinary, index, scale=100),
+        Batch("far negative, none known", -far.abs(), torch.zeros(B, C, dtype=torch.int8), index, scale=100),
     ]
-    return [Batch(b.name, b.logits.to(dtype), b.observed, b.index) for b in made]
+    return [replace(batch, logits=batch.logits.to(dtype)) for batch in made]
 
 
 def problem() -> Problem:
@@ -90,28 +92,44 @@ def problem() -> Problem:
     )
 
 
-def make(name: str, settings: dict[str, Any], dtype: torch.dtype = torch.float64) -> Method:
-    """A method with its float state in ``dtype``, in the third of four epochs, having seen what it asks to see."""
+def make(
+    name: str,
+    settings: dict[str, Any],
+    dtype: torch.dtype = torch.float64,
+    folder: Path | None = None,
+    stepped: bool = True,
+) -> Method:
+    """A method with its float state in ``dtype``, in the third of four epochs, having seen what it asks to see.
+
+    Unless ``stepped`` is false, it has charged a batch in each epoch, of all rows but the last. What it keeps on disk
+    lies in ``folder``, or in a new one.
+    """
     torch.manual_seed(0)
     method = build(name, settings, problem()).to(dtype)
     method.begin_training(single_positives(N))
     if "disk" in method.needs:
-        method.open_disk(Path(tempfile.mkdtemp()))
+        method.open_disk(folder or Path(tempfile.mkdtemp()))
     for epoch in (1, 2):
         method.begin_epoch(epoch, 4)
+        if stepped:
+            logits = 3 * torch.randn(len(method.views), N - 1, C, generator=generator(20 + epoch), dtype=torch.float64)
+            given = outputs(method, logits.to(dtype), seed=epoch, requires_grad=False)
+            with torch.no_grad():
+                method(given, single_positives(N)[:-1], torch.arange(N - 1))
         if "epoch_logits" in method.needs:
             logits = torch.randn(N, C, generator=generator(10 + epoch), dtype=dtype)
             method.end_epoch(logits, single_positives(N))
+        method.flush()
     method.begin_epoch(3, 4)
     return method
 
 
-def outputs(method: Method, logits: Tensor, seed: int = 0, requires_grad: bool = True) -> Outputs:
+def outputs(method: Method, logits: Tensor, seed: int = 0, requires_grad: bool = True, scale: float = 1.0) -> Outputs:
     """What a network would answer: the given logits of the method's views, and all that it needs, as leaves."""
     views, rows = len(method.views), logits.shape[1]
 
     def leaf(*shape: int) -> Tensor:
-        values = torch.randn(views, rows, *shape, generator=generator(seed), dtype=torch.float64)
+        values = scale * torch.randn(views, rows, *shape, generator=generator(seed), dtype=torch.float64)
         return values.to(logits.dtype)
 
     given: dict[str, Tensor] = {"logits": logits[:views].clone()}

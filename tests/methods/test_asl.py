@@ -30,7 +30,9 @@ def test_golden_numbers(case):
 
 
 @pytest.mark.parametrize(
-    ("gamma", "name", "settings"), [(0, "an", {}), (2, "focal", {"gamma": 2.0, "alpha": None})], ids=["an", "fan"]
+    ("gamma", "name", "settings"),
+    [(0, "an", {"floor": 0.0}), (2, "focal", {"gamma": 2.0, "alpha": None})],
+    ids=["an", "fan"],
 )
 def test_equal_exponents_without_shift_are_other_methods(gamma, name, settings):
     batch = Outputs(torch.randn(1, B, C, generator=generator(1))), single_positives(B), torch.arange(B)

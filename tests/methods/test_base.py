@@ -47,10 +47,13 @@ def test_settings_of_a_wrong_type_or_range_name_their_key():
 
 def test_label_density_is_asked_for_by_who_needs_it(monkeypatch):
     monkeypatch.setattr(base, "load", lambda name: Guess)
-    assert base.build("guess", {}, problem(1.0)).problem.expected_positives == 1.0
-    with pytest.raises(ConfigError, match=r"methods\.guess: needs `expected_positives`"):
+    monkeypatch.setattr(Guess, "__module__", "pipeline.methods.guess")
+    assert [base.build("guess", {}, problem(given)).expected_positives for given in (1.5, 0.0)] == [1.5, 0.0]
+    refused = r"methods\.guess: needs `expected_positives`, which has no entry"
+    with pytest.raises(ConfigError, match=refused):
         base.build("guess", {}, problem(None))
-    assert not base.build("guess", {}, problem(0.0)).problem.expected_positives
+    with pytest.raises(ConfigError, match=refused):
+        _ = Guess(Strict(), problem(None)).expected_positives
 
 
 def test_unmet_needs_are_named_and_the_density_is_not_the_networks_business():
@@ -63,7 +66,7 @@ def test_own_parameters_become_a_group_and_none_becomes_no_group():
     method = Guess(Strict(), problem())
     (group,) = method.parameter_groups(0.5)
     assert group["lr"] == 0.5 and [p is method.guess for p in group["params"]] == [True]
-    assert base.build("an", {}, problem()).parameter_groups(0.5) == []
+    assert base.build("an", {"floor": 0.0}, problem()).parameter_groups(0.5) == []
 
 
 def test_only_what_is_carried_crosses_stages():
@@ -78,7 +81,7 @@ def test_only_what_is_carried_crosses_stages():
         second.inherit({})
     with pytest.raises(ConfigError, match=r"found \(1, 2\)"):
         second.inherit({"guess": torch.zeros(1, 2)})
-    base.build("an", {}, problem()).inherit({})
+    base.build("an", {"floor": 0.0}, problem()).inherit({})
 
 
 def test_clock_is_state():

@@ -7,16 +7,20 @@ from pipeline.batch import Outputs, Problem
 from pipeline.methods.base import build
 from tests.methods.cases import check_golden, double, golden
 
-SETTINGS = [{"alpha": 0.2}]
+SETTINGS = [{"alpha": 0.2, "floor": 0.0}]
 
 
 @pytest.mark.parametrize("case", golden("em"), ids=lambda case: case["name"])
 def test_golden_numbers(case):
-    check_golden("em", case, case["settings"], torch.tensor(case["observed"], dtype=torch.int8))
+    check_golden("em", case, case["settings"] | {"floor": 0.0}, torch.tensor(case["observed"], dtype=torch.int8))
 
 
 def unknown_gradient(z: list[float], alpha: float = 0.1) -> tuple[float, torch.Tensor]:
-    method = build("em", {"alpha": alpha}, Problem(1, ("",) * len(z), torch.zeros(len(z), dtype=torch.int64), None))
+    method = build(
+        "em",
+        {"alpha": alpha, "floor": 0.0},
+        Problem(1, ("",) * len(z), torch.zeros(len(z), dtype=torch.int64), None),
+    )
     logits = double([[z]]).requires_grad_()
     risk = method(Outputs(logits), torch.zeros(1, len(z), dtype=torch.int8), torch.tensor([0]))["risk"]
     risk.backward()

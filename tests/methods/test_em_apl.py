@@ -9,7 +9,15 @@ from pipeline.config import ConfigError
 from pipeline.methods.base import Method, build
 from tests.methods.cases import close, double, golden
 
-DEFAULT = {"alpha": 0.2, "beta": 0.02, "proportion": 0.9, "warmup": 0.5, "target": "soft", "positive": 0.0}
+DEFAULT = {
+    "alpha": 0.2,
+    "beta": 0.02,
+    "proportion": 0.9,
+    "warmup": 0.5,
+    "target": "soft",
+    "positive": 0.0,
+    "floor": 0.0,
+}
 SETTINGS = [
     DEFAULT,
     DEFAULT | {"alpha": 0.01, "beta": 0.4, "proportion": 1.0, "warmup": 0.0},

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pipeline.batch import Outputs, Problem
 from pipeline.methods.an import AssumeNegative
-from pipeline.methods.an import Settings as NoSettings
+from pipeline.methods.an import Settings as AnSettings
 from pipeline.methods.base import build
 from pipeline.methods.en import ExpectedNegatives
 from tests.methods.cases import close, double, generator, golden
@@ -106,7 +106,7 @@ def test_it_is_an_where_no_positive_is_expected_and_spares_unknown_cells_where_a
     observed = torch.zeros(6, 3, dtype=torch.int8)
     observed[index, index % 3] = 1
     none, every = make(6, [0, 0, 0]), make(6, [9, 6, 7], SETTINGS[1])
-    an = AssumeNegative(NoSettings(), none.problem)
+    an = AssumeNegative(AnSettings(floor=0.0), none.problem)
     for number in range(1, epoch + 1):
         logits = torch.randn(6, 3, generator=draw, dtype=torch.float64)
         for method in (none, every):

@@ -21,8 +21,8 @@ def test_golden_numbers(case):
 def test_unknown_cells_are_those_of_em_with_the_opposite_sign():
     logits = 4 * torch.randn(1, B, C, generator=generator(1), dtype=torch.float64)
     risks = []
-    for name, key in (("entmin", "weight"), ("em", "alpha")):
-        method = build(name, {key: 0.4}, problem())
+    for name, settings in (("entmin", {"weight": 0.4}), ("em", {"alpha": 0.4, "floor": 0.0})):
+        method = build(name, settings, problem())
         risks.append(method(Outputs(logits), UNKNOWN, torch.arange(B))["risk"].item())
     assert risks[0] == pytest.approx(-risks[1], rel=1e-14)
     assert risks[0] == pytest.approx(0.4 * entropy(logits).mean().item(), rel=1e-13)

@@ -68,6 +68,7 @@ def cases_where(condition) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("case", [case for case in CASES if condition(make(*case))], ids=case_id)
 
 
+DRAWING = {case_id(case) for case in CASES if draws(make(*case))}
 every_case = pytest.mark.parametrize("case", CASES, ids=case_id)
 every_name = pytest.mark.parametrize("name", base.names())
 
@@ -143,18 +144,26 @@ def test_unmet_needs_are_refused_before_training(name):
 @every_case
 @pytest.mark.parametrize("batch", BATCHES, ids=lambda batch: batch.name)
 def test_loss_and_gradients_are_finite(case, batch):
-    method = make(*case)
-    answer = outputs(method, batch.logits)
-    total = loss(method, answer, batch)
-    assert total.shape == () and torch.isfinite(total)
-    total.backward()
-    for field in ("logits", "features", "embeddings", "maps", "posterior"):
-        value = getattr(answer, field)
-        if value is not None and value.grad is not None:
-            assert torch.isfinite(value.grad).all(), field
-    for value in answer.parameters or ():
-        assert value.grad is not None and torch.isfinite(value.grad).all()
-    assert answer.logits.grad is not None
+    assert_finite(case, batch, torch.float64)
+
+
+def assert_finite(case, batch: Batch, dtype: torch.dtype) -> None:
+    """In eval mode, and in training mode over several draws: the loss, and all gradients of network and method."""
+    method = make(*case, dtype=dtype)
+    for mode, seed in [(False, 0), *((True, seed) for seed in (range(8) if case_id(case) in DRAWING else [0]))]:
+        torch.manual_seed(seed)
+        answer = outputs(method.train(mode), batch.logits, seed, scale=batch.scale)
+        total = loss(method, answer, batch)
+        assert total.shape == () and torch.isfinite(total)
+        method.zero_grad()
+        total.backward()
+        assert answer.logits.grad is not None
+        fields = {field: value for field, value in vars(answer).items() if isinstance(value, torch.Tensor)}
+        weights = dict(enumerate(answer.parameters or ()))
+        for name, value in {**fields, **weights, **dict(method.named_parameters())}.items():
+            assert value.grad is None or torch.isfinite(value.grad).all(), (name, mode, seed)
+        for name, value in {**weights, **dict(method.named_parameters())}.items():
+            assert value.grad is not None, name
 
 
 @every_case
@@ -253,6 +262,21 @@ def test_gradient_is_right_where_belief_carries_one(case):
     assert torch.autograd.gradcheck(total, answer.logits)
 
 
+@every_name
+def test_no_term_and_no_labelling_is_idle_in_these_tests(name):
+    """Else they would pass over what a method does once it has a past."""
+    alive: dict[str, bool] = {}
+    labels = []
+    for case in (case for case in CASES if case[0] == name):
+        for batch in BATCHES[:2]:
+            method = make(*case)
+            for term, value in method(outputs(method, batch.logits), batch.observed, batch.index).items():
+                alive[term] = alive.get(term, False) or value.item() != 0
+            labels.append(method.pseudo_labels(batch.logits[0], batch.observed, batch.index))
+    assert all(alive.values()), alive
+    assert all(each is None for each in labels) or any(each is not None and each.any() for each in labels)
+
+
 # ---------------------------------------------------------------------------------------------- precision
 @every_case
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -273,13 +297,9 @@ def test_half_precision_is_computed_in_float32(case, dtype):
 
 @every_case
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_far_logits_are_finite_in_low_precision(case, dtype):
+def test_loss_and_gradients_are_finite_in_low_precision(case, dtype):
     for batch in batches(dtype):
-        method = make(*case, dtype=torch.float32)
-        answer = outputs(method, batch.logits)
-        total = loss(method, answer, batch)
-        total.backward()
-        assert torch.isfinite(total) and answer.logits.grad is not None and torch.isfinite(answer.logits.grad).all()
+        assert_finite(case, batch, torch.float32)
 
 
 @every_case
@@ -306,12 +326,14 @@ def test_observed_is_never_written(case):
 
 @every_case
 def test_state_survives_a_round_trip(case, tmp_path):
-    method = make(*case)
+    method = make(*case, folder=tmp_path)
     for batch in BATCHES[:3]:
         loss(method, outputs(method, batch.logits), batch)
     torch.save(method.state_dict(), tmp_path / "method.pt")
     torch.manual_seed(1)
     restored = base.build(case[0], case[1], problem()).double()
+    if "disk" in restored.needs:
+        restored.open_disk(tmp_path)
     restored.load_state_dict(torch.load(tmp_path / "method.pt", weights_only=True))
     assert_same_state(state_of(method), state_of(restored))
     for batch in (BATCHES[0], BATCHES[4]):
@@ -328,7 +350,7 @@ def test_state_survives_a_round_trip(case, tmp_path):
 @pytest.mark.parametrize("trained", [True, False])
 def test_evaluating_a_loss_leaves_no_trace(case, trained):
     """A loss landscape calls the method hundreds of times in eval mode and must find it as it was."""
-    method = make(*case)
+    method = make(*case, stepped=trained)
     if trained:
         loss(method, outputs(method, BATCHES[0].logits), BATCHES[0])
     method.eval()

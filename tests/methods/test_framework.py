@@ -182,9 +182,9 @@ def test_first_values_hold_before_training():
 # ---------------------------------------------------------------------------------------------- the methods' own files
 FOCAL = {"margin": 1.0, "gamma": 2.0, "lamb": 1.5}
 RIVALS = [
-    ("an", {}, AN),
-    ("hill", {**FOCAL, "positive": "log"}, HILL_GR),
-    ("hill", {**FOCAL, "positive": "focal_margin"}, HILL_MLML),
+    ("an", {"floor": 0.0}, AN),
+    ("hill", {**FOCAL, "positive": "log", "floor": 0.0}, HILL_GR),
+    ("hill", {**FOCAL, "positive": "focal_margin", "floor": 0.0}, HILL_MLML),
     (
         "splc",
         {**FOCAL, "threshold": 0.6, "warmup": 0.0, "negative": "focal", "corrected_margin": False},
@@ -195,7 +195,8 @@ RIVALS = [
         {**FOCAL, "threshold": 0.6, "warmup": 0.0, "negative": "hill", "corrected_margin": True},
         {**SPLC, "l2": focal(1.0), "l3": HILL},
     ),
-    ("em", {"alpha": 0.2}, EM),
+    ("em", {"alpha": 0.2, "floor": 0.0}, EM),
+    ("entmin", {"weight": 0.3}, {**EM, "weight": {"kind": "constant", "value": -0.3}}),
     (
         "gr",
         {
@@ -206,6 +207,7 @@ RIVALS = [
             "q3": 1.5,
             "schedule": "code",
             "hold": 0.0,
+            "floor": 0.0,
         },
         GR,
     ),
@@ -227,7 +229,15 @@ def test_assembled_loss_is_the_one_in_the_methods_file(name, own, assembled, epo
 
 def test_assembled_cells_are_those_of_em_apl_where_labelled_and_where_not():
     logits, observed = random_batch(30)
-    apl = {"alpha": 0.2, "beta": 0.02, "proportion": 0.9, "warmup": 0.5, "target": "soft", "positive": 0.0}
+    apl = {
+        "alpha": 0.2,
+        "beta": 0.02,
+        "proportion": 0.9,
+        "warmup": 0.5,
+        "target": "soft",
+        "positive": 0.0,
+        "floor": 0.0,
+    }
     rival = build("em_apl", apl, Problem(6, ("",) * 7, torch.ones(7, dtype=torch.int64), None)).double()
     assert_same(answer(made(EM, 6, 7), logits, observed), answer(rival, logits, observed))
     rival.get_buffer("since").fill_(1)
@@ -328,6 +338,30 @@ def test_thresholds_are_strict_and_carry_no_gradient():
     cells = made(settings).cells(z, torch.zeros(1, 3), torch.tensor([0]))
     assert cells.belief.tolist() == [[0, 1, 0]] and cells.weight.tolist() == [[-2, 3, -2]]
     assert not cells.belief.requires_grad and not cells.weight.requires_grad
+
+
+def test_a_threshold_of_belief_labels_the_unknown_cells_above_it():
+    z = double([[0.5, 0.4, 0.5, -2.0, 3.0, 0.5]])
+    observed = torch.tensor([[0, 0, 1, 0, 0, -1]], dtype=torch.int8)
+    labels = made({**AN, "belief": above(0.6)}, 1, 6).pseudo_labels(z, observed, torch.tensor([0]))  # logit 0.405...
+    assert labels is not None and labels.dtype == torch.int8 and labels.tolist() == [[1, 0, 0, 0, 1, 0]]
+    edge = made({**AN, "belief": above(0.5)}).pseudo_labels(double([[0.0]]), observed[:, :1], torch.tensor([0]))
+    assert edge is not None and edge.tolist() == [[0]]
+
+
+@pytest.mark.parametrize("belief", [NEVER, ALWAYS, GR["belief"]], ids=["0", "1", "logistic"])
+def test_a_belief_without_threshold_labels_nothing(belief):
+    method = made({**AN, "belief": belief})
+    assert method.pseudo_labels(double([[50.0]]), torch.zeros(1, 1, dtype=torch.int8), torch.tensor([0])) is None
+
+
+def test_labels_are_those_of_splc_past_its_warmup():
+    logits, observed = random_batch(40)
+    splc = {**FOCAL, "threshold": 0.6, "warmup": 0.0, "negative": "focal", "corrected_margin": False}
+    rival = build("splc", splc, Problem(6, ("",) * 7, torch.ones(7, dtype=torch.int64), None)).double()
+    rival.begin_epoch(1, 4)
+    found, expected = (each.pseudo_labels(logits, observed, torch.arange(6)) for each in (made(SPLC, 6, 7), rival))
+    assert found is not None and expected is not None and expected.any() and torch.equal(found, expected)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ OFF_K, OFF_V = {"kind": "constant", "value": 0.0}, {"kind": "constant", "value":
 K = {"kind": "logistic", "weight": [0, 10], "bias": [-2, -8]}
 V = {"kind": "gaussian", "mu": [0.5, 0.8], "sigma": [2, 0.5]}
 TRAINABLE = {"kind": "trainable", "weight": 0.0, "bias": -2.0, "factor": 1000.0}
-PUBLISHED = {"belief": K, "weight": V, "q1": 0.0, "q2": 0.01, "q3": 1.0, "schedule": "code", "hold": 0.0}
+PUBLISHED = {"belief": K, "weight": V, "q1": 0.0, "q2": 0.01, "q3": 1.0, "schedule": "code", "hold": 0.0, "floor": 0.0}
 SETTINGS: list[dict[str, Any]] = [
     PUBLISHED,
     {**PUBLISHED, "q1": 0.01, "q3": 1.5, "schedule": "paper_first", "hold": 0.5},
@@ -215,11 +215,17 @@ def test_first_b_by_remark_1(positives, classes, k0, b0):
     assert belief_at(method, 0.5) == pytest.approx(sigmoid(5 * 0.5 + b0 - 1), rel=1e-9)
 
 
-@pytest.mark.parametrize("positives", [None, 0.0, 1.0, 5.0, 7.0, math.inf, math.nan])
+@pytest.mark.parametrize("positives", [0.0, 1.0, 5.0, 7.0, math.inf, math.nan])
 def test_statistics_that_cannot_be_are_refused_by_key(positives):
     made(expected=positives)
     with pytest.raises(ConfigError, match=r"methods\.gr\.belief\.bias.*expected_positives"):
         made(expected=positives, belief={**K, "bias": ["statistics", -8]})
+
+
+def test_only_statistics_ask_for_the_label_density():
+    made(expected=None)
+    with pytest.raises(ConfigError, match=r"methods\.gr: needs `expected_positives`"):
+        made(expected=None, belief={**K, "bias": ["statistics", -8]})
 
 
 # ---------------------------------------------------------------------------------------------- trainable belief
@@ -272,6 +278,7 @@ def test_only_a_trainable_belief_has_parameters_and_their_rate_is_a_multiple():
         ({"belief": {**K, "weight": [0, 1, 2]}}, "belief.logistic.weight"),
         ({"belief": {"kind": "threshold", "value": 0.5}}, "belief"),
         ({"weight": {**V, "sigma": [2, 0]}}, "weight.gaussian.sigma"),
+        ({"weight": {"kind": "constant", "value": -1.0}}, "weight.constant.value"),
         ({"q3": -1.0}, "q3"),
         ({"hold": 1.0}, "hold"),
     ],

@@ -7,20 +7,20 @@ from pipeline.batch import Outputs
 from pipeline.methods.base import Method, build
 from tests.methods.cases import B, C, check_golden, double, generator, golden, problem, single_positives
 
-FOCAL = {"lamb": 1.5, "positive": "focal_margin", "margin": 1.0, "gamma": 2.0}
-LOG = {"lamb": 1.5, "positive": "log", "margin": 0.0, "gamma": 0.0}
+FOCAL = {"lamb": 1.5, "positive": "focal_margin", "margin": 1.0, "gamma": 2.0, "floor": 0.0}
+LOG = {"lamb": 1.5, "positive": "log", "margin": 0.0, "gamma": 0.0, "floor": 0.0}
 SETTINGS = [FOCAL, LOG, {**FOCAL, "lamb": 2.0}]
 FAR = [-745.0, -120.0, -30.0, -3.0, -0.1, 0.0, 0.1, 3.0, 17.0, 30.0, 120.0, 745.0]
 
 
 @pytest.mark.parametrize("case", golden("hill_mlml"), ids=lambda case: case["name"])
 def test_golden_numbers_with_focal_margin(case):
-    check_golden("hill", case, case["settings"], torch.tensor(case["observed"], dtype=torch.int8))
+    check_golden("hill", case, {**case["settings"], "floor": 0.3}, torch.tensor(case["observed"], dtype=torch.int8))
 
 
 @pytest.mark.parametrize("case", golden("hill_gr"), ids=lambda case: case["name"])
 def test_golden_numbers_with_log(case):
-    settings = {**case["settings"], "margin": 7.0, "gamma": 7.0}  # which `log` must not read
+    settings = {**case["settings"], "margin": 7.0, "gamma": 7.0, "floor": 0.0}  # `log` must not read the first two
     check_golden("hill", case, settings, torch.tensor(case["observed"], dtype=torch.int8))
 
 

@@ -3,19 +3,16 @@ import math
 import pytest
 import torch
 
-from pipeline.batch import Outputs, Problem
-from pipeline.methods.base import Method, build
+from pipeline.batch import Outputs
+from pipeline.methods.base import Method
+from tests.methods import large_loss
 from tests.methods.cases import close, double, golden
 
 SETTINGS = [{"delta": 0.1}, {"delta": 0.002}]
 
 
 def make(shape: tuple[int, ...], epoch: int, delta: float) -> Method:
-    rows, classes = shape
-    problem = Problem(rows, ("",) * classes, torch.zeros(classes, dtype=torch.int64), None)
-    method = build("ll_cp", {"delta": delta}, problem)
-    method.begin_epoch(epoch, 10)
-    return method
+    return large_loss.make("ll_cp", shape, epoch, delta=delta)
 
 
 def kept(method: Method) -> torch.Tensor:
@@ -26,34 +23,18 @@ def step(method: Method, z: torch.Tensor, observed: torch.Tensor, index: torch.T
     return method(Outputs(z.unsqueeze(0)), observed, index)["risk"]
 
 
-@pytest.mark.parametrize(
-    "case", [c for c in golden("ll_loss") if c["settings"]["scheme"] == "LL-Cp"], ids=lambda case: case["name"]
-)
+@large_loss.goldens("ll_loss", "LL-Cp")
 def test_golden_loss(case):
-    given, expected = case["settings"], case["expected"]
-    observed = torch.tensor(case["observed"], dtype=torch.int8)
-    method = make(observed.shape, given["epoch"], given["rate_percent"] / 100)
-    logits = double([case["logits"]]).requires_grad_()
-    terms = method(Outputs(logits), observed, torch.arange(len(observed)))
-    assert list(terms) == ["risk"]
-    terms["risk"].backward()
-    close(terms["risk"], expected["loss"])
-    close(terms["risk"] * observed.numel(), expected["loss_sum"])
-    assert logits.grad is not None
-    close(logits.grad[0], expected["grad_logits"])
-    assert kept(method).nonzero().tolist() == expected["modified"]
-    assert int(kept(method).sum()) == expected["modified_count"]
+    expected, observed = case["expected"], torch.tensor(case["observed"])
+    method = large_loss.check_golden_loss("ll_cp", case, lambda method, logits, observed: kept(method))
     assert ((observed == 1) | kept(method)).int().tolist() == expected["observed_after"]
     if expected["threshold_loss"] is not None:
-        losses = torch.log1p(logits[0].detach().exp())
-        close(losses[kept(method)].min(), expected["threshold_loss"])
+        losses = torch.log1p(double(case["logits"]).exp())
         strict = kept(method) & (losses > losses[kept(method)].min())
         assert strict.nonzero().tolist() == expected["flipped_by_authors_strict_test"]
 
 
-@pytest.mark.parametrize(
-    "case", [c for c in golden("ll_rates") if c["scheme"] == "LL-Cp"], ids=lambda case: case["name"]
-)
+@large_loss.goldens("ll_rates", "LL-Cp")
 def test_golden_counts(case):
     """The share does not grow, and each batch corrects that many more."""
     n = case["batch"] * case["classes"]

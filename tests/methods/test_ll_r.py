@@ -4,8 +4,9 @@ from typing import Any
 import pytest
 import torch
 
-from pipeline.batch import Outputs, Problem
-from pipeline.methods.base import Method, build
+from pipeline.batch import Outputs
+from pipeline.methods.base import Method
+from tests.methods import large_loss
 from tests.methods.cases import close, double, golden
 
 SETTINGS = [
@@ -15,62 +16,24 @@ SETTINGS = [
 ]
 
 
-def make(shape: tuple[int, ...], epoch: int, delta: float, arithmetic: str = "exact") -> Method:
-    rows, classes = shape
-    problem = Problem(rows, ("",) * classes, torch.zeros(classes, dtype=torch.int64), None)
-    method = build("ll_r", {"delta": delta, "arithmetic": arithmetic}, problem)
-    method.begin_epoch(epoch, 10)
-    return method
+def make(shape: tuple[int, ...], epoch: int, delta: float) -> Method:
+    return large_loss.make("ll_r", shape, epoch, delta=delta, arithmetic="exact")
 
 
 def dropped(method: Method, logits: torch.Tensor, observed: torch.Tensor) -> torch.Tensor:
     return method.cells(logits, observed, torch.arange(len(logits))).weight == 0
 
 
-def spread(*shape: int) -> torch.Tensor:
-    """Distinct logits in a shuffled order."""
-    n = math.prod(shape)
-    order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
-    return (order.double() / n * 8 - 4).view(shape)
-
-
 @pytest.mark.parametrize("arithmetic", ["exact", "running"])
-@pytest.mark.parametrize(
-    "case", [c for c in golden("ll_loss") if c["settings"]["scheme"] == "LL-R"], ids=lambda case: case["name"]
-)
+@large_loss.goldens("ll_loss", "LL-R")
 def test_golden_loss(case, arithmetic):
-    given, expected = case["settings"], case["expected"]
-    observed = torch.tensor(case["observed"], dtype=torch.int8)
-    method = make(observed.shape, given["epoch"], given["rate_percent"] / 100, arithmetic)
-    logits = double([case["logits"]]).requires_grad_()
-    terms = method(Outputs(logits), observed, torch.arange(len(observed)))
-    assert list(terms) == ["risk"]
-    terms["risk"].backward()
-    close(terms["risk"], expected["loss"])
-    close(terms["risk"] * observed.numel(), expected["loss_sum"])
-    assert logits.grad is not None
-    close(logits.grad[0], expected["grad_logits"])
-    chosen = dropped(method, logits[0].detach(), observed)
-    assert chosen.nonzero().tolist() == expected["modified"]
-    assert int(chosen.sum()) == expected["modified_count"]
-    if expected["threshold_loss"] is not None:
-        losses = torch.log1p(logits[0].detach().exp())
-        close(losses[chosen].min(), expected["threshold_loss"])
+    large_loss.check_golden_loss("ll_r", case, dropped, arithmetic=arithmetic)
 
 
-@pytest.mark.parametrize(("arithmetic", "key"), [("exact", "k_per_epoch"), ("running", "k_authors_floating_point")])
-@pytest.mark.parametrize(
-    "case", [c for c in golden("ll_rates") if c["scheme"] == "LL-R"], ids=lambda case: case["name"]
-)
+@large_loss.by_arithmetic
+@large_loss.goldens("ll_rates", "LL-R")
 def test_golden_counts(case, arithmetic, key):
-    logits = spread(case["batch"], case["classes"])
-    observed = torch.zeros(logits.shape, dtype=torch.int8)
-    observed[:, 0] = 1
-    method, counts = make(logits.shape, 1, float(f"{case['rate_percent']}e-2"), arithmetic), []
-    for epoch in range(1, 11):
-        method.begin_epoch(epoch, 10)
-        counts.append(int(dropped(method, logits, observed).sum()))
-    assert counts == case["expected"][key]
+    large_loss.check_golden_counts("ll_r", case, dropped, arithmetic, key)
 
 
 @pytest.mark.parametrize("case", golden("ll_rates"), ids=lambda case: case["name"])
@@ -107,16 +70,16 @@ def test_when_every_unknown_cell_is_dropped_the_known_ones_remain():
 def test_share_is_of_the_batch_at_hand():
     """0.1 of 1 x 5 cells rounds up to one, of 4 x 5 to two."""
     for rows, k in ((1, 1), (4, 2)):
-        logits = spread(rows, 5)
+        logits = large_loss.spread(rows, 5)
         assert int(dropped(make((rows, 5), 2, 0.1), logits, torch.zeros(rows, 5, dtype=torch.int8)).sum()) == k
 
 
 def test_nothing_is_dropped_before_training_in_the_first_epoch_or_without_delta():
-    logits, observed = spread(3, 4), torch.zeros(3, 4, dtype=torch.int8)
+    logits, observed = large_loss.spread(3, 4), torch.zeros(3, 4, dtype=torch.int8)
     for epoch, delta in ((0, 0.5), (1, 0.5), (7, 0.0)):
         assert not dropped(make((3, 4), epoch, delta), logits, observed).any()
 
 
 def test_it_labels_nothing():
-    logits: Any = spread(3, 4)
+    logits: Any = large_loss.spread(3, 4)
     assert make((3, 4), 5, 0.2).pseudo_labels(logits, torch.zeros(3, 4, dtype=torch.int8), torch.arange(3)) is None

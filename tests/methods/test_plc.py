@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from pipeline.batch import Outputs, Problem
-from pipeline.cells import confident
 from pipeline.methods.base import Method, build
+from pipeline.parts.consistency import confident
 from tests.methods.cases import close, double, golden
 
 SETTINGS = [{"threshold": t, "form": form, "weight_plc": 1.0} for t, form in ((0.6, "code"), (0.9, "paper"))]

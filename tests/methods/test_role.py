@@ -5,11 +5,12 @@ import pytest
 import torch
 
 from pipeline.batch import Outputs, Problem
+from pipeline.cells import cell_risk
 from pipeline.config import ConfigError
 from pipeline.methods.base import Method, build
 from tests.methods.cases import close, double, golden
 
-SETTINGS: list[dict[str, Any]] = [{"factor": 10.0}]
+SETTINGS: list[dict[str, Any]] = [{"factor": 10.0, "floor": 0.0}]
 CASES = golden("role")
 LIMIT, PINNED, CLIP = math.log(1.5), math.log(199), math.log(99999)  # logits of 0.6, 0.995 and 0.99999
 
@@ -17,7 +18,7 @@ LIMIT, PINNED, CLIP = math.log(1.5), math.log(199), math.log(99999)  # logits of
 def made(rows: int, classes: int, expected: float | None = 1.5, seed: int = 0) -> Method:
     torch.manual_seed(seed)
     problem = Problem(rows, ("",) * classes, torch.zeros(classes, dtype=torch.int64), expected)
-    return build("role", {"factor": 10.0}, problem).double()
+    return build("role", SETTINGS[0], problem).double()
 
 
 def with_guess(theta: list[list[float]], expected: float = 1.5) -> Method:
@@ -169,6 +170,20 @@ def test_cells_charge_the_classifier_as_its_terms_do(case):
     cells = with_guess(case["theta"]).cells(logits, observed, torch.arange(len(observed)))
     charged = torch.where(observed == 1, cells.l1, cells.belief * cells.l2 + (1 - cells.belief) * cells.l3)
     close(charged.mean(), case["expected"]["classifier_positive"] + case["expected"]["classifier_cross"])
+
+
+def test_cells_of_every_label_cost_what_the_classifiers_terms_charge():
+    """A cell observed absent counts through its estimate only, however wrong that is by now."""
+    observed = torch.tensor([[1, -1, 0, -1], [-1, 0, 0, 1]], dtype=torch.int8)
+    z, theta = [[0.3, -2.0, 1.1, 4.0], [0.7, -0.2, 2.0, -3.0]], [[5.0, -5.0, 0.3, 2.0], [1.5, -0.4, 0.0, 4.0]]
+    method, index = with_guess(theta), torch.arange(2)
+    terms = method(Outputs(double([z])), observed, index)
+    risk = cell_risk(method.cells(double(z), observed, index), observed)
+    close(risk.mean(), 2 * float((terms["classifier_positive"] + terms["classifier_cross"]).detach()))
+    y = 1 / (1 + math.exp(-2))  # of the cell with logit 4
+    assert risk[0, 3].item() == pytest.approx(
+        y * math.log1p(math.exp(-4)) + (1 - y) * math.log1p(math.exp(4)), rel=1e-12
+    )
 
 
 def test_estimates_learn_ten_times_as_fast_and_do_not_decay():

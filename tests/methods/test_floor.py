@@ -1,0 +1,119 @@
+"""The authors' code adds a constant to p inside its logarithms: as `floor`, it gives their numbers."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from pipeline.batch import Outputs, Problem
+from pipeline.config import ConfigError
+from pipeline.methods import base
+from tests.methods.cases import ROOT, close, double, golden, problem
+
+APL = {"proportion": 0.9, "warmup": 0.5, "target": "soft", "positive": 0.0}
+
+
+def gr(given: dict[str, Any]) -> dict[str, Any]:
+    pairs = {key: [given[key]] * 2 for key in ("w", "b", "mu", "sigma")}
+    return {
+        "belief": {"kind": "logistic", "weight": pairs["w"], "bias": pairs["b"]},
+        "weight": {"kind": "gaussian", "mu": pairs["mu"], "sigma": pairs["sigma"]},
+        **{key: given[key] for key in ("q1", "q2", "q3")},
+        "schedule": "code",
+        "hold": 0.0,
+    }
+
+
+READERS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    "an": ("an", lambda given: {}),
+    "an_ls": ("ls", lambda given: {key: given[key] for key in ("eps", "half")}),
+    "bce_full": ("full", lambda given: {"smoothing": given.get("smoothing", 0.0)}),
+    "em": ("em", lambda given: given),
+    "em_apl_loss": ("em_apl", lambda given: given | APL),
+    "epr": ("epr", lambda given: {"weight": 1.0}),
+    "gr_loss": ("gr", gr),
+    "hill_gr": ("hill", lambda given: given | {"margin": 7.0, "gamma": 7.0}),
+    "iun": ("iun", lambda given: {}),
+    "role": ("role", lambda given: {"factor": 10.0}),
+    "wan": ("wan", lambda given: {}),
+}
+"""Golden file: the method, and its settings but `floor` from those of a case."""
+STATE = {"theta": "guess", "soft": "soft", "selected": "since"}
+"""Input of a case: what the method calls it."""
+FILES = {
+    path.stem: cases
+    for path in (ROOT / "tests" / "goldens").glob("*.json")
+    if (cases := [case for case in golden(path.stem) if "author_eps" in case.get("expected", {})])
+}
+EXACT = {
+    "gr": {"belief": {"kind": "constant", "value": 0.5}, "weight": {"kind": "constant", "value": 1.0}}
+    | {"q1": 0.01, "q2": 0.01, "q3": 1.0, "schedule": "code", "hold": 0.0},
+    "hill": {"lamb": 1.5, "positive": "focal_margin", "margin": 1.0, "gamma": 2.0},
+}
+"""Settings that leave no logarithm for a floor."""
+
+
+def test_every_golden_file_with_the_authors_constant_is_read():
+    text = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "goldens").glob("*.json")}
+    assert {name: text[name].count('"author_eps"') for name in text if '"author_eps"' in text[name]} == {
+        name: len(FILES[name]) for name in READERS
+    }
+
+
+def test_no_other_method_has_a_floor():
+    having = {name for name in base.names() if "floor" in base.load(name).Settings.model_fields}
+    assert having == {method for method, _ in READERS.values()}
+
+
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [(name, case) for name in sorted(FILES) for case in FILES[name]],
+    ids=lambda value: value["name"] if isinstance(value, dict) else value,
+)
+def test_golden_numbers_of_the_authors_code(name: str, case: dict[str, Any]):
+    method_name, settings = READERS[name]
+    given, expected = case.get("settings", {}), case["expected"]["author_eps"]
+    observed = torch.tensor(case["observed"], dtype=torch.int8)
+    if name == "bce_full":
+        observed = torch.where(observed == 1, 1, -1).to(torch.int8)
+    if name == "iun":
+        observed = torch.where(torch.tensor(case["truth"]) == 0, -1, observed).to(torch.int8)
+    rows, classes = observed.shape
+    known = Problem(rows, ("",) * classes, observed.sum(0), given.get("expected_positives"))
+    method = base.build(method_name, settings(given) | {"floor": expected["eps"]}, known).double()
+    state = method.state_dict()
+    for key in STATE.keys() & case.keys():
+        state[STATE[key]].copy_(double(case[key]))
+    logits = double([case["logits"]]).requires_grad_()
+    loss = torch.stack(list(method(Outputs(logits), observed, torch.arange(rows)).values())).sum()
+    loss.backward()
+    assert logits.grad is not None
+    found = {"eps": expected["eps"], "loss": loss, "grad_logits": logits.grad[0]}
+    if "grad_theta" in expected:
+        found["grad_theta"] = method.get_parameter("guess").grad
+    assert found.keys() == expected.keys()
+    for key in found.keys() - {"eps"}:
+        close(found[key], expected[key])
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_a_loss_without_a_logarithm_does_not_read_the_floor(name: str):
+    logits = torch.linspace(-9, 9, 5, dtype=torch.float64).unsqueeze(0)
+    for label in (1, 0, -1):
+        observed = torch.full((1, 5), label, dtype=torch.int8)
+        plain, floored = (
+            base.build(name, EXACT[name] | {"floor": floor}, problem())(
+                Outputs(logits.unsqueeze(0)), observed, torch.tensor([0])
+            )
+            for floor in (0.0, 0.1)
+        )
+        assert torch.equal(plain["risk"], floored["risk"])
+
+
+@pytest.mark.parametrize("floor", [-1e-5, 1.0])
+@pytest.mark.parametrize("name", sorted(READERS))
+def test_a_floor_outside_zero_and_one_is_refused_by_key(name: str, floor: float):
+    method, settings = READERS[name]
+    with pytest.raises(ConfigError, match=rf"methods\.{method}\.floor"):
+        base.build(method, settings(FILES[name][0].get("settings", {})) | {"floor": floor}, problem())
