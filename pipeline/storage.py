@@ -228,6 +228,60 @@ def open_hdf5(path: str | Path) -> "Iterator[h5py.File]":
         yield file
 
 
+def allocate_hdf5(
+    path: str | Path, name: str, shape: tuple[int, ...], *, axes: str, units: str, **attributes: Any
+) -> None:
+    """Make a complete HDF5 file with one array of bytes, to be filled in place by ``map_hdf5`` before anyone reads it.
+
+    The array lies in one piece and its place is settled here, so that a writer that is killed leaves a sound file.
+
+    Args:
+        path: The file.
+        name: Dataset name.
+        shape: Shape of the array of uint8.
+        axes: What each axis is, e.g. "image, class".
+        units: What a value means.
+        attributes: Attributes of the file.
+    """
+    import h5py
+
+    with create_hdf5(path) as file:
+        layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        layout.set_layout(h5py.h5d.CONTIGUOUS)
+        layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        layout.set_fill_time(h5py.h5d.FILL_TIME_NEVER)  # leaves the file sparse
+        layout.set_obj_track_times(False)
+        space = h5py.h5s.create_simple(shape)
+        array = h5py.Dataset(h5py.h5d.create(file.id, name.encode(), h5py.h5t.NATIVE_UINT8, space, layout))
+        array.attrs["axes"], array.attrs["units"] = axes, units
+        file.attrs.update(attributes)
+
+
+def map_hdf5(path: str | Path, name: str, *, write: bool = False) -> np.memmap:
+    """Map an array of ``allocate_hdf5`` into memory; no HDF5 handle stays open.
+
+    Args:
+        path: The file.
+        name: Dataset name.
+        write: Whether the array may be changed: by the stage that makes it, before it is put in place.
+
+    Returns:
+        The array of uint8.
+
+    Raises:
+        StorageError: The file is absent, damaged or incomplete, or has no such array in one piece.
+    """
+    with open_hdf5(path) as file:
+        array = file.get(name)
+        offset = getattr(getattr(array, "id", None), "get_offset", lambda: None)()
+        if array is None or offset is None or array.dtype != np.uint8:
+            raise StorageError(f"{path}: holds no `{name}` of uint8 in one piece; run the stage that makes it")
+        shape = array.shape
+    if Path(path).stat().st_size < offset + math.prod(shape):
+        raise StorageError(f"{path}: damaged (shorter than its array)")
+    return np.memmap(path, np.uint8, "r+" if write else "r", offset, shape)
+
+
 def put(file: "h5py.File", name: str, array: Any, *, axes: str, units: str, compress: bool = False) -> "h5py.Dataset":
     """Store one array with what a reader must know about it.
 

@@ -7,7 +7,7 @@ Source: ours. Files are HDF5, one dataset per field, in table row order.
 import re
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ import numpy as np
 
 from pipeline import storage
 
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+ROW_FIELDS = ("truth", "scored", "split", "official")
 SPLITS = ("train", "val", "test")  # the number of a split is its place here
 
 
@@ -36,6 +38,8 @@ class Table:
         split: (N,) uint8, 0 train, 1 val, 2 test.
         official: (N,) uint8, 0 where the dataset's makers count the image as training, 1 where as test; the
             literature's protocol draws labels per official part, before the training part is cut in train and val.
+        exhaustive: Whether the labels that were given are all that apply. False for data of one's own with some labels
+            an image: what is not scored is unknown there, no rate over it can be measured, and labels are not drawn.
 
     Raises:
         ValueError: a field has the wrong type, shape or values; the message names the field and the first offender.
@@ -47,6 +51,7 @@ class Table:
     scored: np.ndarray
     split: np.ndarray
     official: np.ndarray
+    exhaustive: bool = True
 
     def __post_init__(self) -> None:
         """Check every field.
@@ -106,6 +111,42 @@ class Table:
             raise ValueError(f"table: no split {split_name!r}, only {', '.join(SPLITS)}")
         return np.flatnonzero(self.split == SPLITS.index(split_name)).astype(np.int64)
 
+    def measurable(self, split_name: str) -> bool:
+        """Tell whether predictions for a split can be scored against the truth.
+
+        Args:
+            split_name: "train", "val" or "test".
+
+        Returns:
+            Whether the labels are exhaustive, or every label of this split is known all the same.
+        """
+        return self.exhaustive or bool(self.scored[self.rows(split_name)].all())
+
+    def reference(self, split_name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Give the labels that predictions for a split are scored by.
+
+        Args:
+            split_name: "train", "val" or "test".
+
+        Returns:
+            (R, C) int8 labels and (R, C) bool, which of them count: the truth where it is known; or, where the given
+            labels are not exhaustive, every cell, with the unknown ones as absent.
+        """
+        rows = self.rows(split_name)
+        return self.truth[rows], self.scored[rows] | (not self.exhaustive)
+
+    def take(self, rows: np.ndarray) -> "Table":
+        """Give the table of some rows.
+
+        Args:
+            rows: (R,) row numbers.
+
+        Returns:
+            The table of these rows, in their order.
+        """
+        paths = tuple(self.paths[row] for row in rows)
+        return replace(self, paths=paths, **{name: getattr(self, name)[rows] for name in ROW_FIELDS})
+
 
 @dataclass(frozen=True)
 class Dataset:
@@ -137,7 +178,7 @@ def relative_path(text: str) -> str:
         ValueError: the path is empty, absolute (also `C:` and `\\host`), climbs with `..`, or holds control characters.
     """
     path = unicodedata.normalize("NFC", text).replace("\\", "/")
-    if any(unicodedata.category(letter) == "Cc" for letter in path):
+    if CONTROL.search(path):
         raise ValueError(f"path {text!r} holds a control character")
     if path.startswith("/") or re.match(r"[A-Za-z]:", path):
         raise ValueError(f"path {text!r} is absolute")
@@ -163,6 +204,7 @@ def write_table(path: Path | str, table: Table) -> None:
         storage.put(file, "scored", table.scored, axes="image, class", units="truth is known", compress=True)
         storage.put(file, "split", table.split, axes="image", units="0 train, 1 val, 2 test")
         storage.put(file, "official", table.official, axes="image", units="0 official training, 1 official test")
+        file.attrs["exhaustive"] = table.exhaustive
 
 
 def read_table(path: Path | str) -> Table:
@@ -182,7 +224,8 @@ def read_table(path: Path | str) -> Table:
             return Table(
                 classes=tuple(storage.strings(file["classes"])),
                 paths=tuple(storage.strings(file["paths"])),
-                **{name: file[name][()] for name in ("truth", "scored", "split", "official")},
+                **{name: file[name][()] for name in ROW_FIELDS},
+                exhaustive=bool(file.attrs["exhaustive"]),
             )
         except (KeyError, ValueError, TypeError, OSError) as error:
             raise storage.StorageError(f"{path}: no readable table: {error}") from error
@@ -200,7 +243,7 @@ def _check_names(what: str, names: tuple[str, ...]) -> None:
     for place, name in enumerate(names):
         if not isinstance(name, str) or not name.strip():
             raise ValueError(f"table: {what}: number {place} is {name!r}, expected a name")
-        if name != name.strip() or any(unicodedata.category(letter) == "Cc" for letter in name):
+        if name != name.strip() or CONTROL.search(name):
             raise ValueError(f"table: {what}: {name!r} has blanks around it or a control character in it")
         if name != unicodedata.normalize("NFC", name):
             raise ValueError(f"table: {what}: {name!r} is not in unicode form NFC")

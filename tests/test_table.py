@@ -27,7 +27,7 @@ def same(one: Table, other: Table) -> bool:
         np.array_equal(getattr(one, name), getattr(other, name))
         and getattr(one, name).dtype == getattr(other, name).dtype
         for name in ("truth", "scored", "split", "official")
-    ) and (one.classes, one.paths) == (other.classes, other.paths)
+    ) and (one.classes, one.paths, one.exhaustive) == (other.classes, other.paths, other.exhaustive)
 
 
 def test_rows_of_a_split():
@@ -38,6 +38,25 @@ def test_rows_of_a_split():
     assert table.rows("val").dtype == np.int64
     with pytest.raises(ValueError, match="no split 'dev'"):
         table.rows("dev")
+
+
+def test_labels_that_are_not_exhaustive_count_as_absent_where_they_are_unknown():
+    """Rows 1, 0, 2 are train, val, test; in row 1 and class 0 nothing is known."""
+    whole, partial = make(), make(exhaustive=False)
+    for table in (whole, partial):
+        labels, counted = table.reference("train")
+        assert labels.tolist() == [[0, 0]] and counted.tolist() == [[not table.exhaustive, True]]
+        labels, counted = table.reference("test")
+        assert labels.tolist() == [[1, 1]] and counted.all()
+    assert [whole.measurable(name) for name in ("train", "val", "test")] == [True] * 3
+    assert [partial.measurable(name) for name in ("train", "val", "test")] == [False, True, True]
+
+
+def test_rows_are_taken_in_the_order_asked():
+    taken = make(exhaustive=False).take(np.array([2, 0]))
+    wanted = {"truth": [[1, 1], [1, 0]], "scored": [[1, 1], [1, 1]], "split": [2, 1], "official": [1, 0]}
+    assert taken.paths == ("b/1.jpg", "a/1.jpg") and not taken.exhaustive
+    assert {name: getattr(taken, name).astype(int).tolist() for name in wanted} == wanted
 
 
 @pytest.mark.parametrize(
@@ -119,7 +138,7 @@ def test_a_path_in_form_stays_as_it_is(text):
 
 
 def test_a_table_comes_back_as_it_was(tmp_path):
-    table = make(classes=("café", "犬 | 1"), paths=("é/1.jpg", "a b/2.jpg", "ñ.png"))
+    table = make(classes=("café", "犬 | 1"), paths=("é/1.jpg", "a b/2.jpg", "ñ.png"), exhaustive=False)
     write_table(tmp_path / "table.h5", table)
     assert same(read_table(tmp_path / "table.h5"), table)
     with h5py.File(tmp_path / "table.h5") as file:

@@ -1,51 +1,48 @@
-"""PASCAL VOC image lists: `ImageSets/Main/<class>_{train,val}.txt`, 1 present, -1 absent, 0 only "difficult" objects.
+"""PASCAL VOC: class lists `ImageSets/Main/<class>_{train,val}.txt`, or the objects of `Annotations/<id>.xml`.
 
-The official train list becomes the training part (cut in train and val), the official val list the test part.
-Source: Everingham et al., VOC2012 development kit, section on image sets; the table follows Cole et al., CVPR 2021,
-elijahcole/single-positive-multi-label @89152d5, preproc/format_pascal.py.
+A label is 1 present, -1 absent, 0 where all objects of the class are "difficult". The official train list becomes the
+training part (cut in train and val), the official val list the test part.
+Source: Everingham et al., VOC2012 development kit, sections on image sets and annotations; the table follows Cole et
+al., CVPR 2021, elijahcole/single-positive-multi-label @89152d5, preproc/format_pascal.py.
 Differs: the label of a difficult cell is a setting (theirs: negative); faulty lists are errors, no line is skipped.
 """
 
-import hashlib
 import os
 import re
 import unicodedata
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from xml.etree.ElementTree import ParseError
 
 import numpy as np
+from defusedxml import ElementTree
 from pydantic import Field
 
-from pipeline.config import Strict
-from pipeline.single_positive import split_rows
+from pipeline import layout
 from pipeline.table import Dataset, SourceError, Table
 
 PARTS = ("train", "val")  # the official lists; their places are the numbers of `official`
-ENDINGS = (".jpg", ".jpeg", ".png")
-SHOWN = 20  # of many offenders, this many are named
+CLASSES = (
+    *("aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable", "dog"),
+    *("horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor"),
+)
 
 
-class Settings(Strict):
-    """Settings of `prepare.<dataset>` for a folder in VOC layout."""
+class Settings(layout.Cut):
+    """Settings of `prepare.<dataset>` for a folder in VOC layout: `VOCdevkit`, `VOC2012`, or one that holds them."""
 
     source: Literal["voc"]
-    root: str
-    """Folder of the data, absolute or from the project's root: `VOCdevkit`, `VOC2012`, or one that holds them."""
+    labels: Literal["lists", "annotations"]
+    """Where labels come from: the `lists` of the classes, or the objects of the XML `annotations`."""
     difficult: Literal["negative", "ignore", "positive"]
     """What label 0 means: `negative` (the papers), `positive`, or `ignore`: absent, and left out of metrics."""
     classes: Annotated[list[str], Field(min_length=1)] | None
-    """Class names in column order; null: those that have a `<class>_train.txt`, alphabetically."""
-    size: Annotated[int, Field(ge=1)]
-    """Side of the packed images in pixels; the aspect ratio is not kept. The papers: 448."""
-    val_fraction: Annotated[float, Field(gt=0, lt=1)]
-    """Share of the official train list that becomes val. The papers: 0.2."""
-    split_seed: Annotated[int, Field(ge=0)]
-    """Seed of that cut. The papers: 1200."""
+    """Class names in column order; null: those that have a `<class>_train.txt`, alphabetically, or, with
+    `annotations`, the twenty of VOC. An object of a name that is neither here nor VOC's is an error."""
 
 
 def read(settings: Settings, root: Path) -> Dataset:
-    """Read the lists of a VOC folder; pictures are looked up, not opened.
+    """Read the labels of a VOC folder; pictures are looked up, not opened.
 
     Rows are the images with at least one positive label, the official train list first, each list sorted by file name.
 
@@ -57,13 +54,13 @@ def read(settings: Settings, root: Path) -> Dataset:
         The dataset.
 
     Raises:
-        SourceError: the folder, a list or a picture is missing, or lists contradict each other; the message names the
-            setting, file, line or id.
+        SourceError: the folder, a list, an annotation or a picture is missing or faulty, or lists contradict each
+            other; the message names the setting, file, line or id.
     """
-    folder = find_folder(root / Path(settings.root).expanduser())
+    folder = find_folder(layout.raw_folder(settings, root))
     lists = folder / "ImageSets" / "Main"
-    files = _class_files(lists, settings.classes)
-    classes = tuple(files)
+    files = _class_files(lists, settings.classes) if settings.labels == "lists" else {}
+    classes = tuple(files) or _annotated_classes(settings.classes)
     pictures = _pictures(folder / "JPEGImages")
 
     ids: list[str] = []
@@ -74,11 +71,13 @@ def read(settings: Settings, root: Path) -> Dataset:
     for place, part in enumerate(PARTS):
         order, repeated = _image_list(lists / f"{part}.txt")
         if both := [name for name in order if name in listed]:
-            raise SourceError(f"{part}.txt: {len(both)} images are in train.txt too: {_some(both)}")
+            raise SourceError(f"{part}.txt: {len(both)} images are in train.txt too: {layout.some(both)}")
         listed.update(order)
         values = np.empty((len(order), len(classes)), np.int8)  # 1, 0 or -1 as in the files
         bare = []
-        for column, name in enumerate(classes):
+        if settings.labels == "annotations":
+            values[:] = _annotations(folder / "Annotations", order, classes)
+        for column, name in enumerate(files):
             values[:, column], extra, has_labels = _class_list(files[name][part], order)
             repeated += extra
             if not has_labels:
@@ -94,34 +93,35 @@ def read(settings: Settings, root: Path) -> Dataset:
         parts[part] = {
             "listed": len(order),
             "kept": len(rows),
-            "skipped_without_positive": {"count": len(dropped), "first": dropped[:SHOWN]},
+            "skipped_without_positive": layout.counted(dropped),
             "difficult_cells": dict(zip(classes, (values[rows] == 0).sum(axis=0).tolist(), strict=True)),
             "repeated_lines": repeated,
             "classes_listing_positives_only": bare,
         }
 
-    if missing := [name for name in ids if name not in pictures]:
-        raise SourceError(f"JPEGImages: {len(missing)} of {len(ids)} images have no file: {_some(missing)}")
+    unlisted = len(pictures.keys() - listed)
+    missing = [name for name in ids if name not in pictures]
+    if missing and (settings.bad_images == "stop" or len(missing) == len(ids)):
+        raise SourceError(f"JPEGImages: {len(missing)} of {len(ids)} images have no file: {layout.some(missing)}")
+    pictures |= {name: [f"{name}.jpg"] for name in missing}  # whoever opens it drops its row
     if twins := [" = ".join(pictures[name]) for name in ids if len(pictures[name]) > 1]:
-        raise SourceError(f"JPEGImages: {len(twins)} images have several files: {_some(twins)}")
+        raise SourceError(f"JPEGImages: {len(twins)} images have several files: {layout.some(twins)}")
 
     values = np.concatenate(labels)
-    split = np.full(len(ids), 2, np.uint8)
-    train, val = split_rows(official.count(0), settings.val_fraction, settings.split_seed)
-    split[train], split[val] = 0, 1
     table = Table(
         classes=classes,
         paths=tuple("JPEGImages/" + unicodedata.normalize("NFC", pictures[name][0]) for name in ids),
         truth=_present(values, settings.difficult).astype(np.int8),
         scored=(values != 0) | (settings.difficult != "ignore"),
-        split=split,
+        split=layout.split(official, settings),
         official=np.array(official, np.uint8),
     )
     report = {
         "folder": folder.name,
+        "labels": settings.labels,
         "difficult": {"policy": settings.difficult, "cells": int((values == 0).sum())},
         "parts": parts,
-        "pictures_in_no_list": len(pictures.keys() - listed),
+        "pictures_in_no_list": unlisted,
         "warnings": [
             f"{part}: lists of {', '.join(found['classes_listing_positives_only'])} hold ids without labels and were "
             "read as lists of positives"
@@ -140,33 +140,21 @@ def fingerprint(settings: Settings, root: Path) -> str:
         root: Project root, from which a relative `settings.root` counts.
 
     Returns:
-        SHA-256 over the names and bytes of the lists that `read` reads and the names and sizes of all picture files;
-        where the folder lies does not count.
+        `layout.state` of the lists and annotations that `read` reads and of all pictures.
 
     Raises:
-        SourceError: the folder or a list is missing.
+        SourceError: the folder, a list or an annotation is missing.
     """
-    folder = find_folder(root / Path(settings.root).expanduser())
+    folder = find_folder(layout.raw_folder(settings, root))
     lists = folder / "ImageSets" / "Main"
-    classes = _class_files(lists, settings.classes)
-    files = [lists / f"{part}.txt" for part in PARTS] + [file for parts in classes.values() for file in parts.values()]
-    facts: list[tuple[str, str]] = []
-    for file in files:
-        try:
-            content = file.read_bytes()
-        except OSError as error:
-            raise SourceError(f"{file.name}: cannot be read in {lists} ({error.strerror or error})") from error
-        facts.append((file.name, hashlib.sha256(content).hexdigest()))
-    with os.scandir(folder / "JPEGImages") as entries:
-        pictures = [entry for entry in entries if os.path.splitext(entry.name)[1].lower() in ENDINGS]
-        try:
-            facts += [(f"JPEGImages/{entry.name}", str(entry.stat().st_size)) for entry in pictures]
-        except OSError as error:
-            raise SourceError(f"JPEGImages: cannot be read ({error})") from error
-    named = sorted((unicodedata.normalize("NFC", name), value) for name, value in facts)
-    return hashlib.sha256(
-        "".join(f"{name}\0{value}\n" for name, value in named).encode("utf-8", "surrogateescape")
-    ).hexdigest()
+    files = {f"{part}.txt": lists / f"{part}.txt" for part in PARTS}
+    if settings.labels == "lists":
+        classes = _class_files(lists, settings.classes)
+        files |= {file.name: file for parts in classes.values() for file in parts.values()}
+    else:
+        ids = [name for file in list(files.values()) for name in _image_list(file)[0]]
+        files |= {f"Annotations/{file.name}": file for file in _annotation_files(folder / "Annotations", ids)}
+    return layout.state(files, {"JPEGImages": folder / "JPEGImages"})
 
 
 def find_folder(root: Path) -> Path:
@@ -181,8 +169,6 @@ def find_folder(root: Path) -> Path:
     Raises:
         SourceError: there is none, or several at the same depth.
     """
-    if not root.is_dir():
-        raise SourceError(f"prepare: root: no folder {root}")
     for pattern in (".", "VOC2012", "VOCdevkit/VOC2012", "*", "*/VOC2012", "*/VOCdevkit/VOC2012"):
         found = [root] if pattern == "." else sorted(root.glob(pattern))
         found = [folder for folder in found if (folder / "ImageSets" / "Main").is_dir()]
@@ -225,35 +211,19 @@ def _class_files(lists: Path, wanted: list[str] | None) -> dict[str, dict[str, P
         raise SourceError(f"prepare: classes: {', '.join(repeated)} named twice")
     if absent := [f"{name}_{part}.txt" for name in names for part in PARTS if part not in found.get(name, {})]:
         whole = ", ".join(name for name, parts in found.items() if len(parts) == len(PARTS))
-        raise SourceError(f"{len(absent)} class lists are missing: {_some(absent)}; complete are: {whole or 'none'}")
+        raise SourceError(
+            f"{len(absent)} class lists are missing: {layout.some(absent)}; complete are: {whole or 'none'}"
+        )
     return {name: found[name] for name in names}
 
 
 def _pictures(folder: Path) -> dict[str, list[str]]:
     """Return the names on disk of a folder's picture files, by image id: the name without its ending, in NFC."""
     pictures: dict[str, list[str]] = {}
-    for name in sorted(os.listdir(folder)):
-        stem, ending = os.path.splitext(name)
-        if ending.lower() in ENDINGS:
-            pictures.setdefault(unicodedata.normalize("NFC", stem), []).append(name)
+    for name in layout.pictures(folder):
+        if "/" not in name:
+            pictures.setdefault(unicodedata.normalize("NFC", os.path.splitext(name)[0]), []).append(name)
     return pictures
-
-
-def _lines(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield where each line is that is not blank, and its fields; blanks, tabs, CR and a byte order mark do not count.
-
-    Raises:
-        SourceError: the file is missing or not UTF-8 text.
-    """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError as error:
-        raise SourceError(f"{path.name} is missing in {path.parent}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise SourceError(f"{path.name}: cannot be read as UTF-8 text ({error})") from error
-    for number, line in enumerate(text.split("\n"), start=1):
-        if fields := unicodedata.normalize("NFC", line).split():
-            yield f"{path.name}:{number}", fields
 
 
 def _image_list(path: Path) -> tuple[list[str], int]:
@@ -267,7 +237,7 @@ def _image_list(path: Path) -> tuple[list[str], int]:
     """
     ids: dict[str, None] = {}
     count = 0
-    for where, fields in _lines(path):
+    for where, fields in layout.fields(path):
         if len(fields) != 1:
             raise SourceError(f"{where}: {' '.join(fields)!r}, expected one image id")
         if re.search(r"[/\\\x00-\x1f]", fields[0]) or fields[0] in (".", ".."):
@@ -297,7 +267,7 @@ def _class_list(path: Path, order: list[str]) -> tuple[np.ndarray, int, bool]:
     known = set(order)
     labels: dict[str, int] = {}
     count, bare = 0, None
-    for where, fields in _lines(path):
+    for where, fields in layout.fields(path):
         count += 1
         if bare is None:
             bare = len(fields) == 1
@@ -316,10 +286,86 @@ def _class_list(path: Path, order: list[str]) -> tuple[np.ndarray, int, bool]:
         raise SourceError(f"{path.name} holds every id of the list and no label: were the labels lost?")
     if absent and not bare:
         part = path.name.rpartition("_")[2]
-        raise SourceError(f"{path.name}: {len(absent)} of the {len(order)} ids of {part} are missing: {_some(absent)}")
+        raise SourceError(
+            f"{path.name}: {len(absent)} of the {len(order)} ids of {part} are missing: {layout.some(absent)}"
+        )
     return np.array([labels.get(name, -1) for name in order], np.int8), count - len(labels), not bare
 
 
-def _some(names: list[str]) -> str:
-    """Return names joined, at most `SHOWN` of them."""
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+def _annotated_classes(wanted: list[str] | None) -> tuple[str, ...]:
+    """Return the columns where labels come from annotations.
+
+    Raises:
+        SourceError: a class is wanted twice.
+    """
+    names = CLASSES if wanted is None else tuple(unicodedata.normalize("NFC", name) for name in wanted)
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise SourceError(f"prepare: classes: {', '.join(repeated)} named twice")
+    return names
+
+
+def _annotation_files(folder: Path, ids: list[str]) -> list[Path]:
+    """Return the XML file of each image, in the order of the ids.
+
+    Raises:
+        SourceError: files are missing, or an image has several.
+    """
+    if not folder.is_dir():
+        raise SourceError(f"prepare: labels: annotations: no folder Annotations in {folder.parent}")
+    found: dict[str, list[str]] = {}
+    for name in sorted(os.listdir(folder)):
+        stem, ending = os.path.splitext(unicodedata.normalize("NFC", name))
+        if ending.lower() == ".xml":
+            found.setdefault(stem, []).append(name)
+    if missing := [name for name in ids if name not in found]:
+        raise SourceError(f"Annotations: {len(missing)} of {len(ids)} images have no file: {layout.some(missing)}")
+    if twins := [" = ".join(found[name]) for name in ids if len(found[name]) > 1]:
+        raise SourceError(f"Annotations: {len(twins)} images have several files: {layout.some(twins)}")
+    return [folder / found[name][0] for name in ids]
+
+
+def _annotations(folder: Path, order: list[str], classes: tuple[str, ...]) -> np.ndarray:
+    """Read the labels of images from their annotations; only objects count, not the parts that they consist of.
+
+    Args:
+        folder: The folder `Annotations`.
+        order: Ids, in the order of the rows.
+        classes: Class names, in the order of the columns.
+
+    Returns:
+        (len(order), len(classes)) int8: 1 where an object of the class is not difficult, 0 where all are, -1 where
+        there is none. `difficult` may be missing: 0.
+
+    Raises:
+        SourceError: files are missing or no XML; an object has no name, an unknown one, or a `difficult` other than 0
+            and 1.
+    """
+    column = {name: place for place, name in enumerate(classes)}
+    values = np.full((len(order), len(classes)), -1, np.int8)
+    faults: list[str] = []
+    unknown: dict[str, list[str]] = {}
+    for row, file in enumerate(_annotation_files(folder, order)):
+        try:
+            objects = ElementTree.fromstring(file.read_bytes()).findall("object")  # direct children, no parts
+        except (OSError, ParseError, ValueError, LookupError) as error:  # entities, odd encodings
+            faults.append(f"{file.name}: cannot be read as XML ({str(error) or type(error).__name__})")
+            continue
+        for number, thing in enumerate(objects, start=1):
+            name = unicodedata.normalize("NFC", (thing.findtext("name") or "").strip())
+            difficult = thing.findtext("difficult", "0").strip()
+            if not name or difficult not in ("0", "1"):
+                what = "has no name" if not name else f"({name}) has difficult {difficult!r}, expected 0 or 1"
+                faults.append(f"{file.name}: object {number} {what}")
+            elif name in column:
+                place = column[name]
+                values[row, place] = max(values[row, place], 0 if difficult == "1" else 1)
+            elif name not in CLASSES:
+                unknown.setdefault(name, []).append(file.name)
+    if faults:
+        raise SourceError(f"Annotations: {len(faults)} faults: {layout.some(faults)}")
+    if unknown:
+        named = [f"{name!r} in {len(files)} objects, first in {files[0]}" for name, files in unknown.items()]
+        raise SourceError(
+            f"Annotations: {len(unknown)} names are no class: {layout.some(named)}; name all of them under `classes`"
+        )
+    return values

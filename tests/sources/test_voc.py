@@ -45,8 +45,9 @@ def tree(folder: Path, train: dict = TRAIN, val: dict = VAL, classes: tuple[str,
 
 
 def settings(root: str = ".", **changes) -> voc.Settings:
-    fixed = {"source": "voc", "root": root, "difficult": "negative", "classes": None, "size": 8, "val_fraction": 0.25}
-    return voc.Settings.model_validate(fixed | {"split_seed": 1200} | changes)
+    fixed = {"source": "voc", "root": root, "labels": "lists", "difficult": "negative", "classes": None, "size": 8}
+    fixed |= {"bad_images": "stop", "val_fraction": 0.25, "split_seed": 1200}
+    return voc.Settings.model_validate(fixed | changes)
 
 
 def read(project: Path, **changes) -> Dataset:
@@ -404,12 +405,139 @@ def test_impossible_settings_are_refused(changes):
         settings(**changes)
 
 
-@pytest.mark.parametrize("key", ["root", "difficult", "classes", "size", "val_fraction", "split_seed"])
+@pytest.mark.parametrize(
+    "key", ["root", "labels", "difficult", "classes", "size", "bad_images", "val_fraction", "split_seed"]
+)
 def test_no_setting_has_a_default(key):
     block = settings().model_dump()
     del block[key]
     with pytest.raises(ValidationError, match=key):
         voc.Settings.model_validate(block)
+
+
+# ---------------------------------------------------------------------------------------------- annotations
+def thing(name: str, difficult: str | None, inside: str = "") -> str:
+    mark = "" if difficult is None else f"<difficult>{difficult}</difficult>"
+    return f"<object><name>{name}</name>{mark}<bndbox><xmin>1</xmin></bndbox>{inside}</object>"
+
+
+PARTS = "<part><name>head</name><difficult>1</difficult></part>"
+PARTS += "<part><name>dog</name><object><name>dog</name></object></part>"
+
+
+def annotate(folder: Path, objects: dict[str, str]) -> Path:
+    (folder / "Annotations").mkdir(exist_ok=True)
+    for name, text in objects.items():
+        content = f"<annotation><filename>{name}.jpg</filename><name>scene</name>{text}</annotation>"
+        (folder / "Annotations" / f"{name}.xml").write_text(content)
+    return folder
+
+
+def annotated(folder: Path) -> Path:
+    """Write annotations that say the same as the lists."""
+
+    def objects(values: tuple[int, ...]) -> str:
+        found = []
+        for name, value in zip(CLASSES, values, strict=True):
+            if value == 1:  # beside a difficult one, before or after it
+                found += [thing(name, "1"), thing(name, None, PARTS if name == "bird" else ""), thing(name, "1")]
+            if value == 0:
+                found += [thing(name, "1")] * 2
+        return "".join(found)
+
+    return annotate(folder, {name: objects(values) for name, values in (TRAIN | VAL).items()})
+
+
+@pytest.mark.parametrize("difficult", ["negative", "ignore", "positive"])
+def test_annotations_and_lists_give_one_table(tmp_path, difficult):
+    annotated(tree(tmp_path))
+    one = read(tmp_path, difficult=difficult)
+    other = read(tmp_path, difficult=difficult, labels="annotations", classes=list(CLASSES))
+    for field in ("classes", "paths", "truth", "scored", "split", "official"):
+        assert np.array_equal(getattr(one.table, field), getattr(other.table, field)), field
+    assert one.report == other.report | {"labels": "lists"}
+
+
+def test_annotations_need_no_class_lists_and_give_the_classes_of_voc(tmp_path):
+    annotated(tree(tmp_path, classes=()))
+    table = read(tmp_path, labels="annotations").table
+    assert len(table.classes) == 20 and list(table.classes) == sorted(table.classes)
+    assert table.classes[0] == "aeroplane" and table.classes[-1] == "tvmonitor"
+    columns = [table.classes.index(name) for name in CLASSES]
+    assert table.truth[:, columns].tolist() == list(PLAIN.values())
+    assert table.truth.sum() == table.truth[:, columns].sum()
+
+
+def test_a_class_of_voc_that_is_not_wanted_is_left_out_and_blanks_around_names_do_not_count(tmp_path):
+    annotated(tree(tmp_path))
+    annotate(tmp_path, {"2008_000001": thing("\n  dog\t", " 0 "), "2009_000004": thing("cat", "0") + thing("dog", "0")})
+    data = read(tmp_path, labels="annotations", classes=["dog"])
+    assert data.table.classes == ("dog",)
+    assert labels(data) == {"2008_000001": [1], "2008_000007": [1], "2009_000004": [1]}
+
+
+def test_names_that_are_no_class_are_counted_and_their_files_named(tmp_path):
+    annotated(tree(tmp_path))
+    annotate(
+        tmp_path, {"2008_000002": thing("tv/monitor", "0") * 2 + thing("Dog", "0"), "2009_000003": thing("cat", "0")}
+    )
+    words = r"2 names are no class: 'tv/monitor' in 2 objects, first in 2008_000002\.xml, 'Dog' in 1 objects, first in"
+    with pytest.raises(SourceError, match=words):
+        read(tmp_path, labels="annotations")
+    assert read(tmp_path, labels="annotations", classes=["cat", "Dog", "dog", "tv/monitor"]).table.truth[0].sum() == 1
+
+
+def test_faulty_annotations_are_all_listed_at_once(tmp_path):
+    annotated(tree(tmp_path))
+    annotate(tmp_path, {"2008_000010": thing("bird", "2"), "2008_000002": thing("cat", "0") + thing(" ", "0")})
+    (tmp_path / "Annotations" / "2008_000007.xml").write_text("<annotation><object>")
+    (tmp_path / "Annotations" / "2008_000005.xml").write_bytes(b"")
+    bomb = '<!DOCTYPE a [<!ENTITY b "bird">]><annotation><object><name>&b;</name></object></annotation>'
+    (tmp_path / "Annotations" / "2008_000001.xml").write_text(bomb)
+    with pytest.raises(SourceError) as caught:
+        read(tmp_path, labels="annotations")
+    message = str(caught.value)
+    assert message.startswith("Annotations: 5 faults: ")
+    assert "2008_000010.xml: object 1 (bird) has difficult '2', expected 0 or 1" in message
+    assert "2008_000002.xml: object 2 has no name" in message
+    for name in ("2008_000007", "2008_000005", "2008_000001"):
+        assert f"{name}.xml: cannot be read as XML (" in message
+
+
+def test_missing_annotations_are_named(tmp_path):
+    with pytest.raises(SourceError, match="labels: annotations: no folder Annotations in "):
+        read(tree(tmp_path), labels="annotations")
+    annotated(tmp_path)
+    for name in ("2008_000007", "2008_000010"):
+        (tmp_path / "Annotations" / f"{name}.xml").unlink()
+    with pytest.raises(SourceError, match=r"Annotations: 2 of 5 images have no file: 2008_000010, 2008_000007$"):
+        read(tmp_path, labels="annotations")
+    with pytest.raises(SourceError, match="dog named twice"):
+        read(tmp_path, labels="annotations", classes=["dog", "dog"])
+
+
+# ---------------------------------------------------------------------------------------------- unusable pictures
+def test_a_missing_picture_is_left_to_the_packing_where_unusable_ones_are_dropped(tmp_path):
+    folder = tree(tmp_path)
+    (folder / "JPEGImages" / "2009_000004.jpg").unlink()
+    data = read(folder, bad_images="drop")
+    assert labels(data) == PLAIN and data.report["pictures_in_no_list"] == 0
+    with pytest.raises(SourceError, match="cannot be read"):
+        picture(data, 5)
+    for file in (folder / "JPEGImages").iterdir():
+        file.unlink()
+    with pytest.raises(SourceError, match="JPEGImages: 6 of 6 images have no file"):
+        read(folder, bad_images="drop")
+
+
+def test_hidden_files_and_folders_below_are_no_pictures_of_the_lists(tmp_path):
+    folder = tree(tmp_path)
+    (folder / "JPEGImages" / "._2008_000010.jpg").write_bytes(b"of a Mac")
+    (folder / "JPEGImages" / "small").mkdir()
+    (folder / "JPEGImages" / "small" / "2008_000010.jpg").write_bytes(b"another")
+    data = read(folder)
+    assert labels(data) == PLAIN
+    assert data.report["pictures_in_no_list"] == 0
 
 
 # ---------------------------------------------------------------------------------------------- its state
@@ -435,6 +563,22 @@ def test_the_fingerprint_tells_what_changed_but_not_where_it_lies(tmp_path):
     assert state(one) == before
     picture.rename(picture.with_name("2009_000005.jpg"))
     assert state(one) != before
+
+
+def test_the_fingerprint_counts_the_annotations_that_are_read(tmp_path):
+    def state() -> str:
+        return voc.fingerprint(settings(labels="annotations"), tmp_path)
+
+    annotated(tree(tmp_path))
+    before = state()
+    annotate(tmp_path, {"2012_000001": thing("cat", "0")})
+    edit(tmp_path, "cat_val.txt", lambda data: data + b"\n")
+    assert state() == before, "what is not read does not count"
+    annotate(tmp_path, {"2008_000005": thing("dog", "0")})
+    assert state() != before
+    (tmp_path / "Annotations" / "2008_000005.xml").unlink()
+    with pytest.raises(SourceError, match="Annotations: 1 of 8 images have no file: 2008_000005"):
+        state()
 
 
 @pytest.mark.parametrize("name", ["val.txt", "dog_train.txt"])

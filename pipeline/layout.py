@@ -1,0 +1,259 @@
+"""Raw data on disk: the settings that every source has, reading text lists, finding pictures, telling states apart.
+
+Source: ours. Names are compared in unicode form NFC: archives made on macOS hold names in NFD.
+"""
+
+import hashlib
+import os
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from pipeline.config import Strict
+from pipeline.single_positive import split_rows
+from pipeline.table import SourceError
+
+ENDINGS = (".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff")
+"""Of picture files, compared without case. What a file holds is told by its content, when it is decoded."""
+SHOWN = 20  # of many offenders, this many are named
+
+
+class Pictures(Strict):
+    """Settings of every source that reads pictures from a folder."""
+
+    root: str
+    """Folder of the raw data, absolute or from the project's root."""
+    size: Annotated[int, Field(ge=1)]
+    """Side of the packed images in pixels; the aspect ratio is not kept. The papers: 448."""
+    bad_images: Literal["stop", "drop"]
+    """What an unusable picture does: `stop`, all of them listed, or `drop`, its row is left out and counted."""
+
+
+class Cut(Pictures):
+    """Settings of every source whose makers have a training and a test part, but no val part."""
+
+    val_fraction: Annotated[float, Field(gt=0, lt=1)]
+    """Share of the official training part that becomes val. The papers: 0.2."""
+    split_seed: Annotated[int, Field(ge=0)]
+    """Seed of that cut. The papers: 1200."""
+
+
+def raw_folder(settings: Pictures, root: Path) -> Path:
+    """Return the folder that a source's settings name.
+
+    Args:
+        settings: The settings.
+        root: Project root, from which a relative `settings.root` counts.
+
+    Returns:
+        The folder.
+
+    Raises:
+        SourceError: there is none.
+    """
+    folder = root / Path(settings.root).expanduser()
+    if not folder.is_dir():
+        raise SourceError(f"prepare: root: no folder {folder}")
+    return folder
+
+
+def split(official: Sequence[int] | np.ndarray, settings: Cut) -> np.ndarray:
+    """Cut the official training part in train and val by the published rule; the official test part is test.
+
+    Args:
+        official: (N,) 0 for the rows of the official training part, 1 for those of the test part.
+        settings: Share and seed.
+
+    Returns:
+        (N,) uint8, 0 train, 1 val, 2 test, as `Table.split`.
+    """
+    result = np.full(len(official), 2, np.uint8)
+    rows = np.flatnonzero(np.asarray(official) == 0)
+    train, val = split_rows(len(rows), settings.val_fraction, settings.split_seed)
+    result[rows[train]], result[rows[val]] = 0, 1
+    return result
+
+
+# ---------------------------------------------------------------------------------------------- text
+def read_text(path: Path) -> str:
+    r"""Read a text file; a byte order mark is dropped, line ends become \n.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Its text, in whatever unicode form it is.
+
+    Raises:
+        SourceError: the file is missing or not UTF-8 text.
+    """
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError as error:
+        raise SourceError(f"{path.name} is missing in {path.parent}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise SourceError(f"{path.name}: cannot be read as UTF-8 text ({error})") from error
+
+
+def fields(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """Read a text file line by line; blank lines, and blanks, tabs and CR around fields, do not count.
+
+    Args:
+        path: The file.
+
+    Yields:
+        Where the line is, as `name:number`, and its fields in NFC, at least one.
+
+    Raises:
+        SourceError: the file is missing or not UTF-8 text.
+    """
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if found := unicodedata.normalize("NFC", line).split():
+            yield f"{path.name}:{number}", found
+
+
+def some(names: Sequence[str]) -> str:
+    """Join names for a message.
+
+    Args:
+        names: The names.
+
+    Returns:
+        The first `SHOWN` of them, and how many more there are.
+    """
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+
+
+def counted(names: Sequence[str]) -> dict[str, Any]:
+    """Give names in the form that a report holds them.
+
+    Args:
+        names: The names.
+
+    Returns:
+        `count`, and under `first` at most `SHOWN` of them.
+    """
+    return {"count": len(names), "first": list(names[:SHOWN])}
+
+
+# ---------------------------------------------------------------------------------------------- pictures
+def pictures(folder: Path) -> list[str]:
+    """List the picture files in a folder and the folders below it; links are followed, hidden names passed over.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        Paths relative to it with forward slashes, as they are on disk (not NFC), sorted.
+
+    Raises:
+        SourceError: a folder cannot be read.
+    """
+    return sorted(name for name, _ in _walk(folder))
+
+
+def match(wanted: Sequence[str], found: Iterable[str], where: str, bad_images: Literal["stop", "drop"]) -> list[str]:
+    """Find the files that a list names: in NFC, and without case where no file has the very name.
+
+    Args:
+        wanted: Relative paths with forward slashes, unique.
+        found: Those on disk, as `pictures` gives them.
+        where: How messages call the place.
+        bad_images: The setting: under `drop` a missing file is left to whoever opens it, who counts it as unusable.
+
+    Returns:
+        For each wanted path the one on disk; itself where it is missing.
+
+    Raises:
+        SourceError: a file is missing under `stop`, or all are; a path fits several files, or a file several paths.
+    """
+    exact: dict[str, list[str]] = {}
+    loose: dict[str, list[str]] = {}
+    for name in found:
+        form = unicodedata.normalize("NFC", name)
+        exact.setdefault(form, []).append(name)
+        loose.setdefault(form.casefold(), []).append(name)
+    result: list[str] = []
+    missing: list[str] = []
+    twins: list[str] = []
+    for name in wanted:
+        form = unicodedata.normalize("NFC", name)
+        fit = exact.get(form) or loose.get(form.casefold()) or []
+        if not fit:
+            missing.append(name)
+        elif len(fit) > 1:
+            twins.append(" = ".join(sorted(fit)))
+        result.append(fit[0] if fit else name)
+    if missing and (bad_images == "stop" or len(missing) == len(wanted)):
+        other = sorted(form for forms in exact.values() for form in forms)[:3]
+        hint = f"; the folder holds {', '.join(other) or 'no picture'}" if len(missing) == len(wanted) else ""
+        raise SourceError(f"{where}: {len(missing)} of {len(wanted)} images have no file: {some(missing)}{hint}")
+    if twins:
+        raise SourceError(f"{where}: {len(twins)} images have several files: {some(twins)}")
+    if len(set(result)) < len(result):
+        users: dict[str, list[str]] = {}
+        for name, file in zip(wanted, result, strict=True):
+            users.setdefault(file, []).append(name)
+        shared = [f"{file} for {' and '.join(names)}" for file, names in users.items() if len(names) > 1]
+        raise SourceError(f"{where}: {len(shared)} files stand for several images: {some(shared)}")
+    return result
+
+
+def state(files: Mapping[str, Path], folders: Mapping[str, Path]) -> str:
+    """Tell one state of raw data from another without opening a picture.
+
+    Args:
+        files: Lists that were read, by the name under which they count.
+        folders: Folders of pictures, by the name under which they count.
+
+    Returns:
+        SHA-256 over names and bytes of the lists, and names and sizes of all picture files at or below the folders, as
+        64 hexadecimal digits; where the data lie does not count.
+
+    Raises:
+        SourceError: a file or folder is missing or cannot be read.
+    """
+    facts: list[tuple[str, str]] = []
+    for name, path in files.items():
+        try:
+            with path.open("rb") as file:
+                facts.append((name, hashlib.file_digest(file, "sha256").hexdigest()))
+        except OSError as error:
+            raise SourceError(f"{path.name}: cannot be read in {path.parent} ({error.strerror or error})") from error
+    for prefix, folder in folders.items():
+        for name, entry in _walk(folder):
+            try:
+                facts.append((f"{prefix}/{name}", str(entry.stat().st_size)))
+            except OSError as error:
+                raise SourceError(f"{prefix}/{name}: cannot be read ({error.strerror or error})") from error
+    named = sorted((unicodedata.normalize("NFC", name), value) for name, value in facts)
+    text = "".join(f"{name}\0{value}\n" for name, value in named)
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _walk(top: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Yield picture files at or below a folder with their names relative to it, in no order.
+
+    Raises:
+        SourceError: a folder cannot be read.
+    """
+    waiting: list[tuple[str, str, tuple[str, ...]]] = [("", str(top), ())]
+    while waiting:
+        prefix, path, above = waiting.pop()
+        place = os.path.realpath(path)
+        if place in above:  # a link to a folder around it
+            continue
+        try:
+            with os.scandir(path) as entries:
+                found = [entry for entry in entries if not entry.name.startswith(".") and entry.name != "__MACOSX"]
+        except OSError as error:
+            raise SourceError(f"{prefix or top.name}: cannot be read ({error})") from error
+        for entry in found:
+            if os.path.splitext(entry.name)[1].lower() in ENDINGS and not entry.is_dir():
+                yield prefix + entry.name, entry
+            elif entry.is_dir():
+                waiting.append((f"{prefix}{entry.name}/", entry.path, (*above, place)))

@@ -1,0 +1,206 @@
+"""Images of one's own in a table: a path a row, and either a column of label names or one column per class.
+
+The file has a header and is UTF-8; delimiter, columns and what 0, -1 and an empty value mean are settings. One image is
+one row: a table with a row for each label is refused, since a path is there twice with different labels.
+Source: ours.
+"""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from pipeline import layout, own_data
+from pipeline.config import Strict
+from pipeline.own_data import WORDS, Faults, OwnData, Row
+from pipeline.table import Dataset, SourceError
+
+DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";"}
+VALUES = {"1": "one", "1.0": "one", "0": "zero", "0.0": "zero", "-1": "minus_one", "-1.0": "minus_one", "": "empty"}
+"""Values of a class's column; with a fraction as pandas writes whole numbers as soon as one of a column is missing."""
+Meaning = Literal["absent", "unknown"]
+
+
+class Names(Strict):
+    """One column holds the names of all labels of a row."""
+
+    kind: Literal["names"]
+    column: str
+    separator: Annotated[str, Field(min_length=1)]
+    """What stands between two names."""
+
+
+class Columns(Strict):
+    """Each class has a column, 1 where it is present. With `classes: null`, every column but path and split is one."""
+
+    kind: Literal["columns"]
+    zero: Meaning
+    """What 0 means."""
+    minus_one: Meaning
+    """What -1 means."""
+    empty: Meaning
+    """What an empty value means."""
+
+
+class Settings(OwnData):
+    """Settings of `prepare.<dataset>` for a table of one's own."""
+
+    source: Literal["csv"]
+    file: str
+    """The table, relative to `root`."""
+    delimiter: Literal["comma", "tab", "semicolon"]
+    path_column: str
+    """Column of the pictures' paths, relative to `root`."""
+    labels: Annotated[Names | Columns, Field(discriminator="kind")]
+    exhaustive: bool
+    """Whether the labels of a row are all that apply: then a class that is not named is absent, and cells that are
+    unknown all the same (kind `columns`) are gaps left out of metrics. Else what is not given is unknown."""
+    split_column: str | None
+    """Column of the words train, val and test; null: there is none."""
+
+    @model_validator(mode="after")
+    def _values_fit_exhaustive(self) -> Self:
+        if isinstance(self.labels, Columns):
+            meanings = {self.labels.zero, self.labels.minus_one, self.labels.empty}
+            if self.exhaustive and "absent" not in meanings:
+                raise ValueError("exhaustive: true, but no value of a class's column means absent")
+            if not self.exhaustive and "unknown" not in meanings:
+                raise ValueError("exhaustive: false, but no value of a class's column means unknown")
+        return self
+
+
+def read(settings: Settings, root: Path) -> Dataset:
+    """Read a table; pictures are looked up, not opened.
+
+    Args:
+        settings: The settings.
+        root: Project root, from which a relative `settings.root` counts.
+
+    Returns:
+        The dataset, as `own_data.dataset` orders it.
+
+    Raises:
+        SourceError: the file, a column or a picture is missing, or rows are faulty; the message names line and column.
+    """
+    folder = layout.raw_folder(settings, root)
+    file = folder / settings.file
+    lines = _lines(file, DELIMITERS[settings.delimiter])
+    try:
+        _, header = next(lines)
+    except StopIteration:
+        raise SourceError(f"{file.name} is empty") from None
+    header = [own_data.name(text) for text in header]
+    if twice := sorted(text for text, count in Counter(header).items() if text and count > 1):
+        raise SourceError(f"{file.name}: columns are there twice: {layout.some(twice)}")
+
+    def column(name: str, setting: str) -> int:
+        if own_data.name(name) not in header:
+            there = layout.some([text for text in header if text])
+            raise SourceError(f"{file.name}: no column {name!r} (prepare: {setting}); there are: {there}")
+        return header.index(own_data.name(name))
+
+    path_at = column(settings.path_column, "path_column")
+    split_at = None if settings.split_column is None else column(settings.split_column, "split_column")
+    labels, classes = settings.labels, own_data.wanted(settings)
+    if isinstance(labels, Names):
+        columns = {labels.column: column(labels.column, "labels: column")}
+    else:
+        others = {text for place, text in enumerate(header) if place not in (path_at, split_at) and text}
+        classes = classes or tuple(sorted(others))
+        columns = {label: column(label, "classes") for label in classes}
+    if odd := [label for label in columns if not own_data.usable(label)]:
+        raise SourceError(f"{file.name}: column {odd[0]!r} is no name")
+
+    faults = Faults(file.name)
+    rows: list[Row] = []
+    for number, fields in lines:
+        where = f"line {number}"
+        if any(fields[len(header) :]):
+            faults.add("rows have more fields than the header", f"{where} ({len(fields)} for {len(header)})")
+            continue
+        if len(fields) < len(header):
+            faults.add("rows have fewer fields than the header", f"{where} ({len(fields)} for {len(header)})")
+            continue
+        if isinstance(labels, Names):
+            text = fields[columns[labels.column]]
+            present = tuple(label for part in text.split(labels.separator) if (label := own_data.name(part)))
+            absent = ()
+        else:
+            present, absent = _values(labels, columns, fields, where, faults)
+        split = None
+        if split_at is not None and (split := WORDS.get(fields[split_at].lower())) is None:
+            value = f"{where}, column {header[split_at]}: {fields[split_at]!r}"
+            faults.add("values are none of train, val and test", value)
+        rows.append(Row(where, fields[path_at], present, absent, split))
+    data = own_data.dataset(
+        settings,
+        folder,
+        rows,
+        faults,
+        classes=classes,
+        found=layout.pictures(folder),
+        closed=settings.exhaustive and isinstance(labels, Names),
+        exhaustive=settings.exhaustive,
+    )
+    used = {path_at, split_at, *columns.values()}
+    data.report["rows"] = len(rows)
+    data.report["columns_not_read"] = [text for place, text in enumerate(header) if place not in used and text]
+    return data
+
+
+def fingerprint(settings: Settings, root: Path) -> str:
+    """Tell one state of the raw data from another without opening a picture.
+
+    Args:
+        settings: The settings.
+        root: Project root, from which a relative `settings.root` counts.
+
+    Returns:
+        SHA-256 over the table and the names and sizes of all picture files below the root; where it lies does not
+        count.
+
+    Raises:
+        SourceError: the folder or the table is missing.
+    """
+    folder = layout.raw_folder(settings, root)
+    return layout.state({Path(settings.file).name: folder / settings.file}, {".": folder})
+
+
+def _lines(file: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield line number and fields of each row that is not blank; blanks around fields do not count.
+
+    Raises:
+        SourceError: the file is missing, not UTF-8 text, or its quotes do not pair.
+    """
+    text = "\n".join(line.rstrip(" ") for line in layout.read_text(file).split("\n"))  # else a quote could not close
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True, strict=True)
+    while True:
+        number = reader.line_num + 1  # of the row's first line; quoted fields may hold several
+        try:
+            fields = [field.strip() for field in next(reader)]
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise SourceError(f"{file.name}: line {number}: {error}") from error
+        if any(fields):
+            yield number, fields
+
+
+def _values(
+    labels: Columns, columns: dict[str, int], fields: list[str], where: str, faults: Faults
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the classes that are present and absent by the values of their columns."""
+    present, absent = [], []
+    for label, place in columns.items():
+        value = VALUES.get(fields[place])
+        if value is None:
+            faults.add("values are none of 1, 0, -1 and empty", f"{where}, column {label}: {fields[place]!r}")
+        elif value == "one":
+            present.append(label)
+        elif getattr(labels, value) == "absent":
+            absent.append(label)
+    return tuple(present), tuple(absent)

@@ -1,0 +1,119 @@
+"""Images of one's own in folders: one folder per class, pictures below it at any depth.
+
+Each picture has one positive label, that of its folder, and nothing else is known: single positive data by nature.
+Source: ours.
+"""
+
+import unicodedata
+from pathlib import Path
+from typing import Literal
+
+from pipeline import layout, own_data
+from pipeline.own_data import WORDS, Faults, OwnData, Row
+from pipeline.table import Dataset, SourceError
+
+
+class Settings(OwnData):
+    """Settings of `prepare.<dataset>` for one folder per class; folders that `classes` does not name are not read."""
+
+    source: Literal["folder"]
+    split_folders: bool
+    """Whether the classes' folders lie in folders train, val and test (not all of which need be there)."""
+    same_name: Literal["separate", "merge"]
+    """Pictures of the same name below several classes (of one split): `separate` images, or, to `merge`, copies of one
+    image that has all these labels; it stands under the path of the first class."""
+
+
+def read(settings: Settings, root: Path) -> Dataset:
+    """Read the names of pictures in folders; no picture is opened.
+
+    Args:
+        settings: The settings.
+        root: Project root, from which a relative `settings.root` counts.
+
+    Returns:
+        The dataset, as `own_data.dataset` orders it; only the label of its folder is known of a picture.
+
+    Raises:
+        SourceError: there is no folder with pictures, a class has none, a folder's name is no split, or pictures that
+            are to be merged differ in size.
+    """
+    folder = layout.raw_folder(settings, root)
+    faults = Faults(folder.name)
+    pictures = layout.pictures(folder)
+    tops = {top for top, slash, _ in (picture.partition("/") for picture in pictures) if slash}
+    words = {top for top in tops if top.lower() in WORDS}
+    if not settings.split_folders and words and words == tops:
+        raise SourceError(f"prepare: split_folders: {', '.join(sorted(tops))} are no classes; set it to true")
+    if settings.split_folders and (odd := sorted(tops - words)):
+        raise SourceError(f"prepare: split_folders: folders other than train, val and test: {layout.some(odd)}")
+
+    wanted = own_data.wanted(settings)
+    rows: list[Row] = []
+    groups: dict[tuple[int | None, str], list[Row]] = {}  # by split, and name below the class's folder
+    loose: list[str] = []
+    left_out: dict[str, int] = {}
+    for picture in pictures:
+        parts = picture.split("/")
+        split = WORDS[parts.pop(0).lower()] if settings.split_folders and len(parts) > 1 else None
+        if len(parts) == 1:
+            loose.append(picture)
+            continue
+        label = own_data.name(parts[0])
+        if wanted is not None and label not in wanted:
+            left_out[label] = left_out.get(label, 0) + 1
+            continue
+        row = Row("picture", picture, (label,), (), split)
+        rows.append(row)
+        groups.setdefault((split, unicodedata.normalize("NFC", "/".join(parts[1:]))), []).append(row)
+    if bare := sorted(set(wanted or ()) - {row.present[0] for row in rows}):
+        raise SourceError(f"prepare: classes: no picture in a folder of the name: {layout.some(bare)}")
+    shared = [group for group in groups.values() if len({row.present for row in group}) > 1]
+    if settings.same_name == "merge":
+        rows = [row for group in groups.values() for row in _merged(folder, group, faults)]
+
+    data = own_data.dataset(
+        settings, folder, rows, faults, classes=wanted, found=pictures, closed=False, exhaustive=False
+    )
+    data.report["same_name"] = {"policy": settings.same_name, "names": len(shared)}
+    data.report["pictures_in_no_class_folder"] = layout.counted(loose)
+    data.report["folders_not_in_classes"] = left_out
+    if loose:
+        data.report["warnings"].append(
+            f"{len(loose)} pictures lie in no class's folder and were left out: {layout.some(loose)}"
+        )
+    return data
+
+
+def fingerprint(settings: Settings, root: Path) -> str:
+    """Tell one state of the raw data from another without opening a picture.
+
+    Args:
+        settings: The settings.
+        root: Project root, from which a relative `settings.root` counts.
+
+    Returns:
+        SHA-256 over the names and sizes of all picture files below the root; where it lies does not count.
+
+    Raises:
+        SourceError: the folder is missing.
+    """
+    return layout.state({}, {".": layout.raw_folder(settings, root)})
+
+
+def _merged(folder: Path, group: list[Row], faults: Faults) -> list[Row]:
+    """Return one row for copies of one picture: the first of them, with all labels.
+
+    Raises:
+        SourceError: a picture cannot be looked at.
+    """
+    first, labels = group[0], sorted({row.present[0] for row in group})
+    if len(labels) < len(group):  # a class holds the name twice, in two unicode forms: refused with the rows
+        return group
+    try:
+        sizes = {(folder / row.path).stat().st_size for row in group} if len(group) > 1 else set()
+    except OSError as error:
+        raise SourceError(f"{first.path}: cannot be read ({error})") from error
+    if len(sizes) > 1:
+        faults.add("names stand for several pictures", " and ".join(repr(row.path) for row in group))
+    return [Row(first.where, first.path, tuple(labels), (), first.split)]

@@ -1,0 +1,540 @@
+import hashlib
+import io
+import json
+import re
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from pydantic import ValidationError
+
+from benchmarks import coco_prepare
+from pipeline.images import decode
+from pipeline.single_positive import literature, split_rows
+from pipeline.sources import coco
+from pipeline.table import Dataset, SourceError
+
+CATEGORIES = {13: "stop sign", 1: "person", 90: "toothbrush"}  # ids with gaps, in the order of the file
+TRAIN = {  # image id -> (category id, iscrowd) of its annotations
+    9: [(1, 0), (1, 1), (13, 0)],
+    100: [(90, 0)],
+    25: [],
+    10: [(1, 1)],  # nothing but a crowd
+    3: [(13, 1), (13, 0), (90, 1)],
+}
+VAL = {8: [(1, 0)], 70: [], 11: [(90, 0), (1, 1)]}
+STRING = ["10", "100", "3", "9"]  # train rows that have a label, as the papers order them
+
+
+def name(part: str, image: int, year: int = 2014) -> str:
+    return f"COCO_{part}2014_{image:012d}.jpg" if year == 2014 else f"{image:012d}.jpg"
+
+
+def document(part: str, images: dict, year: int = 2014, categories: dict = CATEGORIES) -> dict:
+    """The content of an instances file, its lists in COCO's order."""
+    objects = [(image, *pair) for image, pairs in images.items() for pair in pairs]
+    return {
+        "info": {"year": year, "contributor": "nobody"},
+        "images": [{"license": 5, "file_name": name(part, image, year), "width": 20, "id": image} for image in images],
+        "licenses": [{"id": 1}],
+        "annotations": [
+            {"segmentation": [[1.5, 2, 3e-1]], "iscrowd": crowd, "image_id": image, "category_id": key, "id": number}
+            for number, (image, key, crowd) in enumerate(objects)
+        ],
+        "categories": [{"supercategory": "thing", "id": key, "name": text} for key, text in categories.items()],
+    }
+
+
+def jpeg(shade: int) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", (20, 16), (shade, 100, 0)).save(buffer, "JPEG")
+    return buffer.getvalue()
+
+
+def tree(folder: Path, year: int = 2014, parts: tuple[str, ...] = ("train", "val"), pictures: str = "{}") -> Path:
+    """Write a dataset in COCO layout with one-colour pictures."""
+    (folder / "annotations").mkdir(parents=True)
+    for part in parts:
+        images = {"train": TRAIN, "val": VAL}[part]
+        put(folder, part, document(part, images, year), year)
+        place = folder / pictures.format(f"{part}{year}")
+        place.mkdir(parents=True)
+        for image in images:
+            (place / name(part, image, year)).write_bytes(jpeg(image))
+    return folder
+
+
+def put(folder: Path, part: str, content: dict, year: int = 2014) -> None:
+    (folder / "annotations" / f"instances_{part}{year}.json").write_text(json.dumps(content))
+
+
+def settings(root: str = ".", **changes) -> coco.Settings:
+    fixed = {"source": "coco", "root": root, "size": 8, "bad_images": "stop", "val_fraction": 0.25, "split_seed": 1200}
+    fixed |= {"year": 2014, "unannotated": "drop", "crowd": "count", "order": "string", "test_fraction": None}
+    return coco.Settings.model_validate(fixed | changes)
+
+
+def read(project: Path, **changes) -> Dataset:
+    return coco.read(settings(**changes), project)
+
+
+def rows(data: Dataset, part: str = "train") -> dict[int, list[int]]:
+    """Image id -> labels of the rows of a part, in row order."""
+    pairs = zip(data.table.paths, data.table.truth.tolist(), strict=True)
+    return {int(path[-16:-4]): labels for path, labels in pairs if path.startswith(part)}
+
+
+# ---------------------------------------------------------------------------------------------- the right table
+def test_the_table_of_a_plain_tree(tmp_path):
+    data = read(tree(tmp_path))
+    table = data.table
+    assert table.classes == ("stop sign", "person", "toothbrush")
+    assert rows(data) == {10: [0, 1, 0], 100: [0, 0, 1], 3: [1, 0, 1], 9: [1, 1, 0]}
+    assert list(map(str, rows(data))) == STRING
+    assert rows(data, "val") == {11: [0, 1, 1], 8: [0, 1, 0]}
+    assert table.paths[0] == "train2014/COCO_train2014_000000000010.jpg"
+    assert table.paths[5] == "val2014/COCO_val2014_000000000008.jpg"
+    assert table.truth.dtype == np.int8 and table.scored.all() and table.exhaustive
+    assert table.official.tolist() == [0, 0, 0, 0, 1, 1]
+    train, val = split_rows(4, 0.25, 1200)
+    assert table.rows("train").tolist() == train.tolist()
+    assert table.rows("val").tolist() == val.tolist() and len(val) == 1
+    assert table.rows("test").tolist() == [4, 5]
+    for row, image in enumerate([10, 100, 3, 9, 11, 8]):
+        file = data.image(row)
+        assert isinstance(file, Path)
+        assert abs(int(decode(file)[0, 0, 0]) - image) <= 3, "the picture of its row"
+
+
+def test_rows_by_number_are_another_order(tmp_path):
+    data = read(tree(tmp_path), order="numeric")
+    assert list(rows(data)) == [3, 9, 10, 100] and list(rows(data, "val")) == [8, 11]
+    assert rows(data) == rows(read(tmp_path))
+
+
+def test_images_without_a_label_are_dropped_or_kept(tmp_path):
+    data = read(tree(tmp_path), unannotated="keep")
+    assert rows(data) == {10: [0, 1, 0], 100: [0, 0, 1], 25: [0, 0, 0], 3: [1, 0, 1], 9: [1, 1, 0]}
+    assert rows(data, "val") == {11: [0, 1, 1], 70: [0, 0, 0], 8: [0, 1, 0]}
+    assert data.table.scored.all()
+
+
+def test_a_class_of_crowds_alone_is_present_or_of_unknown_truth(tmp_path):
+    tree(tmp_path)
+    data = read(tmp_path, crowd="ignore", unannotated="keep")
+    assert rows(data) == {10: [0, 0, 0], 100: [0, 0, 1], 25: [0, 0, 0], 3: [1, 0, 0], 9: [1, 1, 0]}
+    assert rows(data, "val") == {11: [0, 0, 1], 70: [0, 0, 0], 8: [0, 1, 0]}
+    unscored = [
+        (int(data.table.paths[row][-16:-4]), data.table.classes[c]) for row, c in np.argwhere(~data.table.scored)
+    ]
+    assert unscored == [(10, "person"), (3, "toothbrush"), (11, "person")]
+    dropped = read(tmp_path, crowd="ignore")
+    assert list(rows(dropped)) == [100, 3, 9], "an image of crowds alone has no label left"
+    assert dropped.report["parts"]["train"]["without_present_class"] == {
+        "count": 2,
+        "first": [name("train", 10), name("train", 25)],
+    }
+
+
+def test_the_report_says_what_was_read(tmp_path):
+    report = read(tree(tmp_path)).report
+    assert report["parts"]["train"] == {
+        "images": 5,
+        "annotations": 8,
+        "kept": 4,
+        "without_present_class": {"count": 1, "first": [name("train", 25)]},
+        "cells_of_crowds_only": 2,
+    }
+    assert report["parts"]["val"]["cells_of_crowds_only"] == 1
+    assert (report["year"], report["crowd"], report["order"], report["warnings"]) == (2014, "count", "string", [])
+
+
+def test_the_edition_of_2017(tmp_path):
+    data = read(tree(tmp_path, 2017), year=2017)
+    assert data.table.paths[0] == "train2017/000000000010.jpg"
+    assert rows(data) == {10: [0, 1, 0], 100: [0, 0, 1], 3: [1, 0, 1], 9: [1, 1, 0]}
+
+
+# ---------------------------------------------------------------------------------------------- no val part
+def test_a_share_of_train_is_the_test_part_where_there_is_no_other(tmp_path):
+    tree(tmp_path, 2017, ("train",))
+    with pytest.raises(SourceError, match=r"instances_val2017\.json is missing in .*`test_fraction`"):
+        read(tmp_path, year=2017)
+    data = read(tmp_path, year=2017, test_fraction=0.25, val_fraction=0.3, split_seed=1)
+    rest, test = split_rows(4, 0.25, 1)
+    assert test.tolist() == [1]
+    assert list(map(str, rows(data))) == [STRING[row] for row in [*rest, *test]]
+    assert data.table.official.tolist() == [0, 0, 0, 1]
+    train, val = split_rows(3, 0.3, 1)
+    assert data.table.rows("train").tolist() == train.tolist() and data.table.rows("val").tolist() == val.tolist()
+    assert data.table.rows("test").tolist() == [3]
+    assert "test: 1 images cut from the train part" in data.report["warnings"][0]
+
+
+def test_the_val_part_is_not_read_where_a_share_of_train_is_tested(tmp_path):
+    (tree(tmp_path) / "annotations" / "instances_val2014.json").write_text("{")
+    assert len(read(tmp_path, test_fraction=0.5).table.paths) == 4
+
+
+# ---------------------------------------------------------------------------------------------- harmless forms
+def test_columns_go_by_id_not_by_place(tmp_path):
+    val = document("val", VAL, categories=dict(reversed(CATEGORIES.items())))
+    put(tree(tmp_path), "val", val)
+    assert rows(read(tmp_path), "val") == {11: [0, 1, 1], 8: [0, 1, 0]}
+
+
+def test_lists_in_another_order_a_byte_order_mark_and_no_crowd_marks(tmp_path):
+    content = document("train", TRAIN)
+    for entry in content["annotations"]:
+        if not entry["iscrowd"]:
+            del entry["iscrowd"]
+    file = tree(tmp_path) / "annotations" / "instances_train2014.json"
+    file.write_text("\ufeff" + json.dumps(dict(reversed(content.items())), indent=1), encoding="utf-8")
+    assert rows(read(tmp_path)) == {10: [0, 1, 0], 100: [0, 0, 1], 3: [1, 0, 1], 9: [1, 1, 0]}
+    assert read(tmp_path).report["parts"]["train"]["cells_of_crowds_only"] == 2
+
+
+def test_unicode_forms_and_case_of_file_names_meet(tmp_path):
+    content = document("train", TRAIN)
+    content["images"][1]["file_name"] = unicodedata.normalize("NFD", "été.jpg")
+    content["images"][0]["file_name"] = "ÉTÉ_2.jpg"
+    put(tree(tmp_path), "train", content)
+    (tmp_path / "train2014" / name("train", 100)).rename(tmp_path / "train2014" / "été.jpg")
+    (tmp_path / "train2014" / name("train", 9)).rename(
+        tmp_path / "train2014" / unicodedata.normalize("NFD", "été_2.JPG")
+    )
+    data = read(tmp_path)
+    assert data.table.paths[1] == "train2014/" + unicodedata.normalize("NFC", "été.jpg")
+    assert [Path(str(data.image(row))).exists() for row in range(4)] == [True] * 4
+
+
+# ---------------------------------------------------------------------------------------------- faults
+def change(key: str, number: int, **values):
+    def edit(content: dict) -> None:
+        content[key][number] |= values
+
+    return edit
+
+
+def again(key: str, **values):
+    def edit(content: dict) -> None:
+        content[key].append(content[key][0] | values)
+
+    return edit
+
+
+FAULTS = {
+    "image twice": (again("images", file_name="x.jpg"), r"train2014\.json: 1 image ids are there twice: 9$"),
+    "category twice": (again("categories", name="x"), r"1 category ids are there twice: 13$"),
+    "category name twice": (again("categories", id=2), r"1 category names are there twice: stop sign$"),
+    "file of two images": (again("images", id=77), r"1 file names belong to several images: COCO_train2014_0+9\.jpg$"),
+    "unknown image": (
+        change("annotations", 0, image_id=4),
+        r"1 image ids of annotations are not in the file: 4 \(1 tim",
+    ),
+    "unknown category": (
+        change("annotations", 0, category_id=2),
+        r"1 category ids of annotations are not in the file: 2 \(1 times\)$",
+    ),
+    "image without a file": (
+        lambda content: content["images"][2].pop("file_name"),
+        r"1 images lack one of id \(int\), file_name \(str\): number 3$",
+    ),
+    "id as text": (
+        change("annotations", 4, image_id="9"),
+        r"1 annotations lack one of image_id \(int\), .*: number 5$",
+    ),
+    "crowd in words": (
+        change("annotations", 1, iscrowd="no"),
+        r"1 annotations lack one of .*iscrowd \(int\): number 2$",
+    ),
+    "no object": (lambda content: content["annotations"].append(7), r"1 annotations lack one of .*: number 9$"),
+    "file name that climbs": (
+        change("images", 0, file_name="../x.jpg"),
+        r"1 images have no usable file_name: 9 \(path",
+    ),
+    "no images": (lambda content: content.pop("images"), r"train2014\.json: has no list `images`, or an empty one$"),
+    "no annotations": (lambda content: content["annotations"].clear(), r"has no list `annotations`, or an empty one$"),
+    "no categories": (
+        change("categories", 0, id=None),
+        r"1 categories lack one of id \(int\), name \(str\): number 1$",
+    ),
+}
+
+
+@pytest.mark.parametrize("edit, words", FAULTS.values(), ids=FAULTS.keys())
+def test_a_faulty_file_is_named_with_what_is_wrong(tmp_path, edit, words):
+    content = document("train", TRAIN)
+    edit(content)
+    put(tree(tmp_path), "train", content)
+    with pytest.raises(SourceError, match=words):
+        read(tmp_path)
+
+
+def test_of_many_offenders_all_are_counted_and_some_named(tmp_path):
+    content = document("train", TRAIN)
+    content["annotations"] += [content["annotations"][0] | {"image_id": 1000 + n // 2} for n in range(60)]
+    put(tree(tmp_path), "train", content)
+    with pytest.raises(SourceError) as caught:
+        read(tmp_path)
+    assert "30 image ids of annotations" in str(caught.value)
+    assert "1019 (2 times) and 10 more" in str(caught.value)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 40, 700])
+def test_a_file_that_ends_early_is_no_json(tmp_path, cut):
+    file = tree(tmp_path) / "annotations" / "instances_train2014.json"
+    file.write_bytes(file.read_bytes()[:cut])
+    with pytest.raises(SourceError, match=r"instances_train2014\.json: no whole JSON \("):
+        read(tmp_path)
+
+
+def test_parts_that_do_not_fit_are_named(tmp_path):
+    tree(tmp_path)
+    put(tmp_path, "val", document("val", VAL, categories=CATEGORIES | {13: "stopsign", 14: "bench"}))
+    words = r"val2014\.json: 2 categories differ from those of train: 13 \(stop sign, stopsign\), 14 \(None, bench\)$"
+    with pytest.raises(SourceError, match=words):
+        read(tmp_path)
+    content = document("val", VAL)
+    content["images"].append({"id": 9, "file_name": name("train", 9)})
+    put(tmp_path, "val", content)
+    with pytest.raises(
+        SourceError, match=r"val2014\.json: 1 images are in the train part too: COCO_train2014_0+9\.jpg$"
+    ):
+        read(tmp_path)
+    put(tmp_path, "val", document("val", {70: [], 8: [(1, 1)]}))
+    with pytest.raises(SourceError, match=r"val2014\.json: none of its 2 images has a present class"):
+        read(tmp_path, crowd="ignore")
+
+
+def test_missing_pictures_are_listed_or_left_to_the_packing(tmp_path):
+    tree(tmp_path)
+    for image in (9, 10):
+        (tmp_path / "train2014" / name("train", image)).unlink()
+    (tmp_path / "train2014" / name("train", 25)).unlink()  # its image is not used
+    with pytest.raises(SourceError, match=r"^train2014: 2 of 4 images have no file: COCO_.*10\.jpg, COCO_.*09\.jpg$"):
+        read(tmp_path)
+    data = read(tmp_path, bad_images="drop")
+    assert list(map(str, rows(data))) == STRING and not Path(str(data.image(0))).exists()
+
+
+def test_pictures_of_the_other_edition_are_told(tmp_path):
+    tree(tmp_path)
+    for image in TRAIN:
+        file = tmp_path / "train2014" / name("train", image)
+        file.rename(file.with_name(name("train", image, 2017)))
+    for bad_images in ("stop", "drop"):
+        with pytest.raises(
+            SourceError, match=r"train2014: 4 of 4 images have no file: .*; the folder holds 0+3\.jpg, "
+        ):
+            read(tmp_path, bad_images=bad_images)
+
+
+# ---------------------------------------------------------------------------------------------- streaming
+def lists(text: str, chunk: int = 1 << 22) -> list[tuple[str, object]]:
+    return list(coco.entries(io.StringIO(text), chunk))
+
+
+STREAM = """ {"info" : {"a": [1, {"b": "]}"}]}, "version": 12345, "none": null,
+"images":[ {"id": 1, "name": "a\\"b, é\\u00e9"} ,{"id":22}\t, 333, -1.5e+3, "x" ],"empty":[ ] ,
+"annotations": [[1, [2]]]}\r\n """
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 7, 50, 10_000])
+def test_entries_do_not_depend_on_where_a_read_ends(chunk):
+    content = json.loads(STREAM)
+    wanted = [(key, entry) for key in ("images", "empty", "annotations") for entry in content[key]]
+    assert len(wanted) == 6 and lists(STREAM, chunk) == wanted
+    assert lists(" {} ", chunk) == []
+
+
+BROKEN = {
+    "": "'its end' at character 0, expected '{'",
+    "[1]": "'[' at character 0, expected '{'",
+    '{"a": [1, 2}': "'}' at character 11, expected ','",
+    '{"a": [1 2]}': "'2' at character 9, expected ','",
+    '{"a": [1,]}': "Expecting value at character 9",
+    '{"a": [1],}': "Expecting value at character 10",
+    '{"a" [1]}': "'[' at character 5, expected ':'",
+    '{"a": [1]': "'its end' at character 9, expected ','",
+    '{"a": [{"b": 1]}': "Expecting ',' delimiter at character 14",
+    '{"a": ["b': "Unterminated string starting at at character 7",
+    '{"a": [1]} {}': "'{' at character 11, expected 'its end'",
+}
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 10_000])
+@pytest.mark.parametrize("text, words", BROKEN.items(), ids=BROKEN.keys())
+def test_what_is_no_json_is_told_with_its_place(text, words, chunk):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        lists(text, chunk)
+
+
+def test_damage_is_told_before_the_rest_is_read():
+    class Counting(io.StringIO):
+        read_so_far = 0
+
+        def read(self, size: int | None = -1) -> str:
+            text = super().read(size)
+            self.read_so_far += len(text)
+            return text
+
+    stream = Counting('{"a": [' + "{}, " * 100 + "{oops}, " + "{}, " * 1_000_000)
+    with pytest.raises(ValueError, match="Expecting property name .* at character 408"):
+        list(coco.entries(stream, 1 << 14))
+    assert stream.read_so_far < coco.LONGEST + (1 << 16)
+
+
+# ---------------------------------------------------------------------------------------------- where the folders are
+@pytest.mark.parametrize("pictures", ["{0}", "images/{0}", "{0}/{0}", "images/{0}/{0}"])
+@pytest.mark.parametrize("inside", [".", "coco", "unpacked/coco2014"])
+def test_the_folders_are_found_below_the_root(tmp_path, inside, pictures):
+    tree(tmp_path / inside, pictures=pictures)
+    data = read(tmp_path)
+    assert list(map(str, rows(data))) == STRING
+    assert data.table.paths[0] == "train2014/COCO_train2014_000000000010.jpg", "however deep they lie"
+    assert decode(Path(str(data.image(0)))).shape == (16, 20, 3)
+
+
+def test_annotations_may_lie_in_the_folder_of_their_archive(tmp_path):
+    tree(tmp_path)
+    (tmp_path / "annotations_trainval2014").mkdir()
+    (tmp_path / "annotations").rename(tmp_path / "annotations_trainval2014" / "annotations")
+    assert list(map(str, rows(read(tmp_path)))) == STRING
+
+
+def test_a_wrong_root_is_explained(tmp_path):
+    with pytest.raises(SourceError, match="root: no folder .*nowhere"):
+        read(tmp_path, root="nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(
+        SourceError, match=r"no annotations/instances_train2014\.json in .*empty; there are no annotations"
+    ):
+        read(tmp_path, root="empty")
+    folder = tree(tmp_path / "one")
+    with pytest.raises(
+        SourceError, match=r"no annotations/instances_train2017.*; there are instances_train2014\.json, "
+    ):
+        read(tmp_path, root="one", year=2017)
+    with pytest.raises(SourceError, match="it lies inside one, name .*one"):
+        read(tmp_path, root="one/train2014")
+    tree(tmp_path / "two")
+    with pytest.raises(SourceError, match=r"several datasets \(one, two\)"):
+        read(tmp_path)
+    (folder / "val2014").rename(folder / "valid")
+    with pytest.raises(SourceError, match="no folder val2014 or images/val2014 in .*one"):
+        read(tmp_path, root="one")
+
+
+# ---------------------------------------------------------------------------------------------- settings
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"year": 2015},
+        {"year": "2014"},
+        {"unannotated": "negative"},
+        {"crowd": "negative"},
+        {"order": "id"},
+        {"test_fraction": 0.0},
+        {"test_fraction": 1.0},
+        {"size": 0},
+        {"bad_images": "skip"},
+        {"val_fraction": 1.0},
+        {"split_seed": -1},
+        {"extra": 1},
+        {"source": "voc"},
+    ],
+)
+def test_impossible_settings_are_refused(changes):
+    with pytest.raises(ValidationError, match=next(iter(changes))):
+        settings(**changes)
+
+
+@pytest.mark.parametrize("key", [key for key in settings().model_dump() if key != "source"])
+def test_no_setting_has_a_default(key):
+    block = settings().model_dump()
+    del block[key]
+    with pytest.raises(ValidationError, match=key):
+        coco.Settings.model_validate(block)
+
+
+# ---------------------------------------------------------------------------------------------- its state
+def test_the_fingerprint_tells_what_changed_but_not_where_it_lies(tmp_path):
+    def state(folder: Path, **changes) -> str:
+        return coco.fingerprint(settings(**changes), folder)
+
+    one, other = tree(tmp_path / "one"), tree(tmp_path / "two" / "coco", pictures="images/{0}")
+    before = state(one)
+    assert len(before) == 64 and before == state(tmp_path / "two")
+    assert state(one, test_fraction=0.5) != before, "one file is not read"
+    (other / "annotations" / "captions_train2014.json").write_text("{}")
+    (other / "images" / "val2014" / "notes.txt").write_text("x")
+    assert state(other) == before, "what is not read does not count"
+    put(other, "val", document("val", VAL | {12: [(1, 0)]}))
+    assert state(other) != before
+    picture = one / "train2014" / name("train", 25)
+    whole = picture.read_bytes()
+    picture.write_bytes(whole + b"x")
+    assert state(one) != before
+    picture.write_bytes(whole)
+    assert state(one) == before
+    picture.rename(picture.with_name("new.jpg"))
+    assert state(one) != before
+
+
+# ---------------------------------------------------------------------------------------------- real data
+def sha256(values: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(values.astype("<i4")).tobytes()).hexdigest()
+
+
+@pytest.mark.slow
+def test_the_literatures_table_draw_and_cut_of_coco_2014(tmp_path, repository):
+    """The real label matrix as annotation files; one picture is there, the others would be dropped by the packing."""
+    file = repository.parent / "shared" / "data" / "labels" / "coco2014_labels.npz"
+    if not file.exists():
+        pytest.skip("the COCO 2014 label matrix is not at hand")
+    coco_prepare.write_annotations(tmp_path, file, polygon=2, repeats=False)
+    for part, image in (("train", 9), ("val", 42)):
+        (tmp_path / f"{part}2014").mkdir()
+        (tmp_path / f"{part}2014" / name(part, image)).touch()
+    data = read(tmp_path, bad_images="drop", val_fraction=0.2)
+    table = data.table
+    assert table.classes[0] == "person" and table.classes[79] == "toothbrush" and len(table.classes) == 80
+    assert [part["images"] for part in data.report["parts"].values()] == [82_783, 40_504], "as the official files"
+
+    golden = json.loads((repository / "tests" / "goldens" / "simulation_coco2014.json").read_text())
+    for number, case in enumerate(golden["cases"]):
+        expected, of_part = case["expected"], np.flatnonzero(table.official == number)
+        truth = table.truth[of_part]
+        ids = np.array([int(table.paths[row][-16:-4]) for row in of_part])
+        assert hashlib.sha256(truth.astype(np.uint8).tobytes()).hexdigest() == expected["label_matrix_uint8_sha256"]
+        assert sha256(ids) == expected["image_ids_int32_sha256"]
+        observed = literature(truth)
+        assert observed.dtype == np.int8 and (observed.sum(axis=1) == 1).all()
+        assert sha256(observed.argmax(axis=1)) == expected["chosen_class_sha256"]
+        few = literature(truth[:500].astype(np.float64)), literature(truth[:500].astype(np.int64))
+        assert all(np.array_equal(observed[:500], other) for other in few), "both label types of the papers"
+        if "split" in expected:
+            for part in ("train", "val"):
+                rows = table.rows(part)
+                assert sha256(rows) == expected["split"][f"{part}_index_sha256"]
+                assert sha256(observed[rows].argmax(axis=1)) == expected["split"][f"chosen_class_{part}_split_sha256"]
+
+
+def test_real_photographs(repository):
+    folder = repository.parent / "shared" / "data" / "coco_sample"
+    if not folder.exists():
+        pytest.skip("the COCO photographs are not at hand")
+    data = coco.read(settings(str(folder), year=2017, test_fraction=0.25), Path("/"))
+    content = json.loads((folder / "annotations" / "instances_train2017.json").read_text())
+    names = {entry["id"]: entry["name"] for entry in content["categories"]}
+    pairs = {(entry["image_id"], names[entry["category_id"]]) for entry in content["annotations"]}
+    table = data.table
+    assert len(table.paths) == 35 and [len(table.rows(part)) for part in ("train", "val", "test")] == [20, 6, 9]
+    found = {
+        (int(table.paths[row][-16:-4]), table.classes[column]) for row, column in np.argwhere(table.truth).tolist()
+    }
+    assert found == pairs
+    assert all(decode(Path(str(data.image(row)))).ndim == 3 for row in (0, 34))

@@ -1,0 +1,461 @@
+import csv as writer
+import io
+import json as encoder
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as checks
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from pipeline.sources import csv, json
+from pipeline.table import Dataset, SourceError
+
+NAMES = {"kind": "names", "column": "labels", "separator": ";"}
+COLUMNS = {"kind": "columns", "zero": "absent", "minus_one": "absent", "empty": "unknown"}
+PLAIN = b"image,labels\na.jpg,cat;dog\nb.jpg,dog\nc.jpg,\nsub/d.jpg,bird\n"
+TRUTH = {"a.jpg": [0, 1, 1], "b.jpg": [0, 0, 1], "c.jpg": [0, 0, 0], "sub/d.jpg": [1, 0, 0]}
+
+
+def settings(**changes) -> csv.Settings:
+    fixed = {"source": "csv", "root": ".", "size": 8, "bad_images": "stop", "file": "labels.csv", "delimiter": "comma"}
+    fixed |= {"path_column": "image", "labels": NAMES, "exhaustive": True, "split_column": None, "classes": None}
+    return csv.Settings.model_validate(fixed | {"val_fraction": 0.25, "test_fraction": 0.25, "split_seed": 0} | changes)
+
+
+def read(folder: Path, content: bytes | str, *more: str, **changes) -> Dataset:
+    """Read a table beside pictures a.jpg to c.jpg, sub/d.jpg and more."""
+    for picture in ("a.jpg", "b.jpg", "c.jpg", "sub/d.jpg", *more):
+        (folder / picture).parent.mkdir(parents=True, exist_ok=True)
+        (folder / picture).write_bytes(b"x")
+    (folder / "labels.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
+    return csv.read(settings(**changes), folder)
+
+
+def truth(data: Dataset) -> dict[str, list[int]]:
+    """Of each path its row: 1 present, 0 absent, -1 unknown."""
+    cells = np.where(data.table.scored, data.table.truth, -1)
+    return dict(zip(data.table.paths, cells.tolist(), strict=True))
+
+
+# ---------------------------------------------------------------------------------------------- the right table
+def test_the_table_of_names(tmp_path):
+    data = read(tmp_path, PLAIN)
+    table = data.table
+    assert table.classes == ("bird", "cat", "dog") and table.exhaustive
+    assert truth(data) == TRUTH
+    assert table.official.tolist() == [0, 0, 0, 1] and table.split[3] == 2
+    assert sorted(table.split.tolist()) == [0, 0, 1, 2]
+    assert list(table.paths[:3]) == sorted(table.paths[:3])
+    for row, path in enumerate(table.paths):
+        assert data.image(row) == tmp_path / path
+    assert data.report["rows"] == data.report["images"] == 4
+    assert data.report["cells"] == {"present": 4, "absent": 8, "unknown": 0}
+    assert data.report["without_positive"] == {"count": 1, "first": ["c.jpg"]}
+    assert data.report["split"] == {"given": [], "drawn": {"val": 0.25, "test": 0.25}, "seed": 0}
+    assert data.report["warnings"] == []
+
+
+def test_what_is_not_named_is_unknown_where_rows_do_not_name_all(tmp_path):
+    data = read(tmp_path, PLAIN, exhaustive=False)
+    assert not data.table.exhaustive
+    assert truth(data) == {path: [1 if cell else -1 for cell in row] for path, row in TRUTH.items()}
+    assert data.report["cells"] == {"present": 4, "absent": 0, "unknown": 8}
+
+
+TABLE = "image,dog,cat\na.jpg,1,0\nb.jpg,-1,\nc.jpg,,1\nsub/d.jpg,0,-1\n"
+
+
+@pytest.mark.parametrize(
+    ("zero", "minus_one", "empty", "cells"),  # cat, dog of a, b, c, d
+    [
+        ("absent", "absent", "unknown", [[0, 1], [-1, 0], [1, -1], [0, 0]]),
+        ("absent", "unknown", "unknown", [[0, 1], [-1, -1], [1, -1], [-1, 0]]),
+        ("unknown", "absent", "unknown", [[-1, 1], [-1, 0], [1, -1], [0, -1]]),
+        ("unknown", "unknown", "absent", [[-1, 1], [0, -1], [1, 0], [-1, -1]]),
+    ],
+)
+@pytest.mark.parametrize("exhaustive", [True, False])
+def test_each_value_of_a_column_means_what_its_setting_says(tmp_path, zero, minus_one, empty, cells, exhaustive):
+    labels = COLUMNS | {"zero": zero, "minus_one": minus_one, "empty": empty}
+    data = read(tmp_path, TABLE, labels=labels, exhaustive=exhaustive)
+    assert data.table.classes == ("cat", "dog") and data.table.exhaustive == exhaustive
+    assert truth(data) == dict(zip(("a.jpg", "b.jpg", "c.jpg", "sub/d.jpg"), cells, strict=True))
+
+
+def test_columns_with_fractions_as_pandas_writes_them(tmp_path):
+    content = ",image,dog,cat\n0,a.jpg,1.0,0.0\n1,b.jpg,-1.0,\n2,c.jpg,,1.0\n3,sub/d.jpg,0.0,-1.0\n"
+    data = read(tmp_path, content, labels=COLUMNS)
+    assert truth(data) == {"a.jpg": [0, 1], "b.jpg": [-1, 0], "c.jpg": [1, -1], "sub/d.jpg": [0, 0]}
+    assert data.table.classes == ("cat", "dog")  # the index has no name and is no class
+
+
+def test_wanted_classes_set_order_and_choose_columns(tmp_path):
+    content = "image,width,dog,cat\na.jpg,640,1,0\nb.jpg,480,1,1\n"
+    data = read(tmp_path, content, labels=COLUMNS, classes=["dog"], val_fraction=0, test_fraction=0)
+    assert data.table.classes == ("dog",) and truth(data) == {"a.jpg": [1], "b.jpg": [1]}
+    assert data.report["columns_not_read"] == ["width", "cat"]
+    assert data.report["pictures_in_no_row"] == {"count": 2, "first": ["c.jpg", "sub/d.jpg"]}
+    data = read(tmp_path, PLAIN, classes=["zebra", "dog", "cat", "bird"])
+    assert data.table.classes == ("zebra", "dog", "cat", "bird") and truth(data)["a.jpg"] == [0, 1, 1, 0]
+
+
+def test_path_and_split_are_no_classes(tmp_path):
+    content = "part,dog,image,cat\ntrain,1,a.jpg,0\nval,0,b.jpg,1\ntest,1,c.jpg,1\n"
+    data = read(tmp_path, content, labels=COLUMNS, split_column="part")
+    assert data.table.classes == ("cat", "dog") and data.report["columns_not_read"] == []
+    assert truth(data) == {"a.jpg": [0, 1], "b.jpg": [1, 0], "c.jpg": [1, 1]}
+    assert data.table.split.tolist() == [0, 1, 2]
+
+
+# ---------------------------------------------------------------------------------------------- harmless forms
+HARMLESS = {
+    "byte order mark": lambda text: b"\xef\xbb\xbf" + text,
+    "carriage returns": lambda text: text.replace(b"\n", b"\r\n"),
+    "carriage returns alone": lambda text: text.replace(b"\n", b"\r"),
+    "blank lines": lambda text: b"\n" + text.replace(b"\nb", b"\n\n  \n,\nb") + b"\n \n,\n",
+    "no last line feed": lambda text: text.rstrip(b"\n"),
+    "blanks around": lambda text: text.replace(b",", b" , ").replace(b";", b" ; ").replace(b"\n", b"  \n"),
+    "blanks after a last quote": lambda text: text.replace(b"cat;dog\n", b'"cat;dog" \n'),
+    "quotes": lambda text: text.replace(b"a.jpg", b'"a.jpg"').replace(b"cat;dog", b' "cat;dog"'),
+    "empty names": lambda text: text.replace(b"cat;dog", b";cat;;dog; ;"),
+    "a name twice": lambda text: text.replace(b"cat;dog", b"cat;dog;cat"),
+    "backslashes": lambda text: text.replace(b"sub/d", b"sub\\d"),
+    "dots": lambda text: text.replace(b"sub/d", b"./sub//d"),
+    "other case": lambda text: text.replace(b"b.jpg", b"b.JPG"),
+    "empty fields at the end": lambda text: text.replace(b"dog\n", b"dog,,\n"),
+    "other order": lambda text: b"".join([text.splitlines(True)[0], *sorted(text.splitlines(True)[1:])[::-1]]),
+    "rows twice": lambda text: text + b"a.jpg,dog;cat\nsub\\d.jpg,bird\n",
+}
+
+
+@pytest.mark.parametrize("change", HARMLESS.values(), ids=HARMLESS.keys())
+def test_harmless_forms_change_nothing(tmp_path, change):
+    data, plain = read(tmp_path, change(PLAIN)), read(tmp_path, PLAIN)
+    assert truth(data) == truth(plain) == TRUTH
+    assert data.table.paths == plain.table.paths and data.table.split.tolist() == plain.table.split.tolist()
+    repeated = change is HARMLESS["rows twice"]
+    assert data.report["repeated_rows"] == (2 if repeated else 0)
+    assert data.report["rows"] == (6 if repeated else 4)
+    assert data.report["found_without_case"] == (change is HARMLESS["other case"])
+
+
+@pytest.mark.parametrize(("delimiter", "letter"), [("tab", "\t"), ("semicolon", ";"), ("comma", ",")])
+def test_every_delimiter(tmp_path, delimiter, letter):
+    content = f'image{letter}labels\na.jpg{letter}"cat;dog"\nb.jpg{letter}"dog"\nc.jpg{letter}\nsub/d.jpg{letter}bird\n'
+    assert truth(read(tmp_path, content, delimiter=delimiter)) == TRUTH
+
+
+def test_another_separator_and_quoted_delimiters(tmp_path):
+    content = 'image,labels\na.jpg,"cat, big, dog"\nb.jpg,"say ""no"""\n'
+    labels = NAMES | {"separator": ", "}
+    data = read(tmp_path, content, labels=labels, val_fraction=0, test_fraction=0)
+    assert data.table.classes == ("big", "cat", "dog", 'say "no"')
+
+
+def test_endings_on_disk_in_another_case_and_of_other_kinds(tmp_path):
+    data = read(tmp_path, "image,labels\nE.jpg,cat\nf.jfif,dog\n", "E.JPG", "f.jfif", val_fraction=0, test_fraction=0)
+    assert truth(data) == {"E.JPG": [1, 0], "f.jfif": [0, 1]} and data.report["found_without_case"] == 1
+    assert data.image(0) == tmp_path / "E.JPG"
+
+
+def test_unicode_forms_of_table_and_files_meet(tmp_path):
+    composed, apart = "été.jpg", unicodedata.normalize("NFD", "été.jpg")
+    label = unicodedata.normalize("NFD", "forêt")
+    data = read(tmp_path, f"image,labels\n{composed},{label}\na.jpg,forêt\n", apart, val_fraction=0, test_fraction=0)
+    assert data.table.classes == ("forêt",)
+    row = data.table.paths.index(composed)
+    file = data.image(row)
+    assert isinstance(file, Path) and file.is_file() and file.name == apart
+
+
+def test_a_blank_that_is_no_ascii_is_part_of_a_name(tmp_path):
+    data = read(tmp_path, "image,labels\na.jpg,柴\u3000犬\n", val_fraction=0, test_fraction=0)
+    assert data.table.classes == ("柴\u3000犬",)
+
+
+def test_names_that_differ_in_case_are_two_classes_and_a_warning(tmp_path):
+    data = read(tmp_path, "image,labels\na.jpg,Cat\nb.jpg,cat\n", val_fraction=0, test_fraction=0)
+    assert data.table.classes == ("Cat", "cat")
+    assert data.report["warnings"] == ["classes differ only in case: Cat, cat"]
+
+
+# ---------------------------------------------------------------------------------------------- splits
+def test_a_split_column_is_followed(tmp_path):
+    content = "image,labels,part\na.jpg,cat,Test\nb.jpg,cat,train\nc.jpg,cat,valid\nsub/d.jpg,cat,training\n"
+    data = read(tmp_path, content, split_column="part")
+    assert dict(zip(data.table.paths, data.table.split.tolist(), strict=True)) == {
+        "b.jpg": 0,
+        "c.jpg": 1,
+        "sub/d.jpg": 0,
+        "a.jpg": 2,
+    }
+    assert data.table.paths[3] == "a.jpg" and data.table.official.tolist() == [0, 0, 0, 1]
+    assert data.report["split"] == {"given": ["train", "val", "test"], "drawn": {}, "seed": 0}
+
+
+def test_a_split_that_the_column_does_not_name_is_drawn_from_train(tmp_path):
+    rows = [f"{number}.png,cat,{'test' if number < 4 else 'train'}" for number in range(12)]
+    names = [f"{number}.png" for number in range(12)]
+    data = read(tmp_path, "\n".join(["image,labels,part", *rows]), *names, split_column="part")
+    assert [len(data.table.rows(part)) for part in ("train", "val", "test")] == [6, 2, 4]
+    assert sorted(data.table.paths[row] for row in data.table.rows("test")) == names[:4]
+    assert data.report["split"] == {"given": ["train", "test"], "drawn": {"val": 0.25}, "seed": 0}
+
+
+def test_the_seed_draws_the_split_whatever_the_order_of_rows(tmp_path):
+    names = [f"{number:02d}.png" for number in range(40)]
+    rows = [f"{name},{'cat' if number % 2 else 'dog'}" for number, name in enumerate(names)]
+    first = read(tmp_path, "\n".join(["image,labels", *rows]), *names).table
+    other = read(tmp_path, "\n".join(["image,labels", *rows[::-1]])).table
+    assert first.paths == other.paths and np.array_equal(first.split, other.split)
+    assert first.paths != read(tmp_path, "\n".join(["image,labels", *rows]), split_seed=1).table.paths
+    assert [first.truth[first.rows(part)].sum(axis=0).tolist() for part in ("val", "test")] == [[5, 5], [5, 5]]
+
+
+# ---------------------------------------------------------------------------------------------- faults
+FAULTS = {
+    "twice with different labels": (
+        PLAIN + b"a.jpg,cat\n",
+        {},
+        r"labels\.csv: 1 paths are there twice, with different labels or splits: line 2 and line 6 'a\.jpg'",
+    ),
+    "twice in different splits": (
+        b"image,labels,part\na.jpg,cat,train\na.jpg,cat,test\n",
+        {"split_column": "part"},
+        r"1 paths are there twice, with different labels or splits: line 2 and line 3",
+    ),
+    "no picture": (PLAIN + b"e.jpg,cat\n", {}, r"1 paths have no picture file: line 6 'e\.jpg'"),
+    "no picture at all": (b"image,labels\ne.jpg,cat\nf.jpg,cat\n", {}, r"2 of 2 images have no file: e\.jpg, f\.jpg"),
+    "no path": (PLAIN + b",cat\n", {}, r"1 paths cannot be used: line 6 path '' is empty"),
+    "absolute": (PLAIN + b"C:\\x.jpg,cat\n", {}, r"1 paths cannot be used: line 6 path 'C:\\\\x\.jpg' is absolute"),
+    "climbs": (PLAIN + b"../x.jpg,cat\n", {}, r"line 6 path '\.\./x\.jpg' climbs"),
+    "unknown label": (
+        PLAIN,
+        {"classes": ["cat", "dog"]},
+        r"labels\.csv: 1 labels are not in classes: line 5 'bird'$",
+    ),
+    "label with a line feed": (PLAIN + b'd.jpg,"cat\nfish"\n', {}, r"1 labels are no names: line 6 'cat\\nfish'"),
+    "value": (
+        b"image,cat,dog\na.jpg,1,yes\nb.jpg,2,0\n",
+        {"labels": COLUMNS},
+        r"2 values are none of 1, 0, -1 and empty: line 2, column dog: 'yes', line 3, column cat: '2'",
+    ),
+    "split word": (
+        b"image,labels,part\na.jpg,cat,train\nb.jpg,cat,\nc.jpg,cat,eval\n",
+        {"split_column": "part"},
+        r"2 values are none of train, val and test: line 3, column part: '', line 4, column part: 'eval'",
+    ),
+    "path column": (PLAIN, {"path_column": "file"}, r"no column 'file' \(prepare: path_column\).*image, labels"),
+    "label column": (b"image,label\na.jpg,cat\n", {}, r"no column 'labels' \(prepare: labels: column\)"),
+    "split column": (PLAIN, {"split_column": "part"}, r"no column 'part' \(prepare: split_column\)"),
+    "class column": (
+        b"image,cat\na.jpg,1\n",
+        {"labels": COLUMNS, "classes": ["cat", "dog"]},
+        r"no column 'dog' \(prepare: classes\)",
+    ),
+    "wrong delimiter": (PLAIN, {"delimiter": "tab"}, r"no column 'image' .* there are: image,labels$"),
+    "column twice": (b"image,cat,cat\na.jpg,1,1\n", {"labels": COLUMNS}, r"columns are there twice: cat"),
+    "too many fields": (
+        PLAIN + b"d.jpg,cat,dog\n",
+        {},
+        r"1 rows have more fields than the header: line 6 \(3 for 2\)",
+    ),
+    "too few fields": (PLAIN + b"d.jpg\n", {}, r"1 rows have fewer fields than the header: line 6 \(1 for 2\)"),
+    "other case": (
+        PLAIN + b"A.jpg,cat;dog\n",
+        {},
+        r"1 paths differ only in case or unicode form: line 2 'a\.jpg' and line 6 'A\.jpg'",
+    ),
+    "other unicode form": (
+        "image,labels\né.jpg,cat\ne\u0301.jpg,cat\n".encode(),
+        {},
+        r"1 paths differ only in case or unicode form: line 2 '\\xe9\.jpg' and line 3 'e\\u0301\.jpg'",
+    ),
+    "quote not closed": (PLAIN + b'd.jpg,"cat\ne.jpg,dog\n', {}, r"labels\.csv: line 6: unexpected end of data"),
+    "quote in the middle": (PLAIN + b'"d"x.jpg,cat\n', {}, r"labels\.csv: line 6: "),
+    "not text": (b"\xff\xfea\x00", {}, r"labels\.csv: cannot be read as UTF-8"),
+    "empty": (b"\n \n", {}, r"labels\.csv is empty"),
+    "header alone": (b"image,labels\n", {}, r"labels\.csv: no image in it"),
+    "no label": (b"image,labels\na.jpg,\n", {}, r"labels\.csv: no class in it"),
+    "no class column": (b"image,\na.jpg,\n", {"labels": COLUMNS}, r"labels\.csv: no class in it"),
+    "class named twice": (PLAIN, {"classes": ["cat", "dog", "cat "]}, r"prepare: classes: cat named twice"),
+    "class without a name": (PLAIN, {"classes": ["cat", " "]}, r"prepare: classes: '' is no name"),
+}
+
+
+@pytest.mark.parametrize(("content", "changes", "words"), FAULTS.values(), ids=FAULTS.keys())
+def test_a_fault_is_named_with_line_and_column(tmp_path, content, changes, words):
+    with pytest.raises(SourceError, match=words):
+        read(tmp_path, content, "é.jpg", **changes)
+
+
+def test_all_faults_are_counted_and_the_first_named(tmp_path):
+    rows = [f"x{number}.jpg,cat" for number in range(25)]
+    with pytest.raises(SourceError) as caught:
+        read(tmp_path, "\n".join(["image,labels", "a.jpg,dog", *rows, "a.jpg,cat", "too,many,fields"]))
+    lines = str(caught.value).split("\n")
+    assert len(lines) == 3
+    assert lines[0].startswith("labels.csv: 1 rows have more fields")
+    assert lines[1].startswith("labels.csv: 1 paths are there twice")
+    assert lines[2].startswith("labels.csv: 25 paths have no picture file: line 3 'x0.jpg', ")
+    assert "'x19.jpg'" in lines[2] and "'x20.jpg'" not in lines[2] and lines[2].endswith(" and 5 more")
+
+
+def test_a_missing_picture_is_left_to_the_packing_where_bad_ones_are_dropped(tmp_path):
+    data = read(tmp_path, PLAIN + b"e.jpg,cat\n", bad_images="drop")
+    assert "e.jpg" in data.table.paths and data.report["images"] == 5
+
+
+def test_two_files_for_one_path_are_ambiguous(tmp_path):
+    with pytest.raises(SourceError, match=r"1 images have several files: E\.JPG = e\.JPG"):
+        read(tmp_path, "image,labels\ne.jpg,cat\na.jpg,cat\n", "e.JPG", "E.JPG")
+    with pytest.raises(SourceError, match=r"labels\.csv: 1 paths cannot be used: line 3 "):  # rows come first
+        read(tmp_path, "image,labels\ne.jpg,cat\n/a.jpg,cat\n")
+
+
+def test_missing_table_and_folder(tmp_path):
+    with pytest.raises(SourceError, match=r"labels\.csv is missing"):
+        csv.read(settings(), tmp_path)
+    with pytest.raises(SourceError, match="root: no folder .*nowhere"):
+        csv.read(settings(root="nowhere"), tmp_path)
+
+
+# ---------------------------------------------------------------------------------------------- settings
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"delimiter": ","}, "delimiter"),
+        ({"labels": NAMES | {"separator": ""}}, "separator"),
+        ({"labels": {"kind": "names", "column": "labels"}}, "separator"),
+        ({"labels": COLUMNS | {"empty": "present"}}, "empty"),
+        ({"labels": COLUMNS | {"kind": "both"}}, "kind"),
+        ({"classes": []}, "classes"),
+        ({"val_fraction": 1.0}, "val_fraction"),
+        ({"val_fraction": 0.5, "test_fraction": 0.5}, "leave nothing to train on"),
+        ({"test_fraction": -0.1}, "test_fraction"),
+        ({"split_seed": -1}, "split_seed"),
+        ({"labels": COLUMNS | dict.fromkeys(("zero", "minus_one"), "unknown")}, "exhaustive: true, but no value"),
+        ({"labels": COLUMNS | {"empty": "absent"}, "exhaustive": False}, "exhaustive: false, but no value"),
+        ({"extra": 1}, "extra"),
+    ],
+)
+def test_impossible_settings_are_refused(changes, words):
+    with pytest.raises(ValidationError, match=words):
+        settings(**changes)
+
+
+@pytest.mark.parametrize("key", sorted(settings().model_dump().keys()))
+def test_no_setting_has_a_default(key):
+    block = settings().model_dump()
+    del block[key]
+    with pytest.raises(ValidationError, match=key):
+        csv.Settings.model_validate(block)
+
+
+# ---------------------------------------------------------------------------------------------- its state
+def test_the_fingerprint_tells_what_changed_but_not_where_it_lies(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "deep" / "two"
+    for folder in (one, other):
+        folder.mkdir(parents=True)
+        read(folder, PLAIN)
+    before = csv.fingerprint(settings(), one)
+    assert len(before) == 64 and before == csv.fingerprint(settings(), other)
+    assert before == csv.fingerprint(settings(file=str(one / "labels.csv")), one)
+    (other / "notes.txt").write_text("x")
+    assert csv.fingerprint(settings(), other) == before
+    (other / "sub" / "d.jpg").write_bytes(b"xx")
+    assert csv.fingerprint(settings(), other) != before
+    (one / "labels.csv").write_bytes(PLAIN.replace(b"bird", b"bart"))
+    assert csv.fingerprint(settings(), one) != before
+
+
+# ---------------------------------------------------------------------------------------------- csv and json agree
+POOL = ["a.jpg", "é ü.jpg", "sub/b;c,d.PNG", 'sub/deep/"q".jpg', "x'y.tiff"]
+LABELS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), min_size=1, max_size=6).map(
+    lambda text: unicodedata.normalize("NFC", text).strip().replace("|", "/")
+)
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pool")
+    for picture in POOL:
+        (folder / picture).parent.mkdir(parents=True, exist_ok=True)
+        (folder / picture).write_bytes(b"x")
+    return folder
+
+
+def equal(ours: Dataset, theirs: Dataset) -> bool:
+    one, other = ours.table, theirs.table
+    arrays = all(np.array_equal(getattr(one, key), getattr(other, key)) for key in ("truth", "scored", "split"))
+    same = (one.paths, one.classes, one.exhaustive) == (other.paths, other.classes, other.exhaustive)
+    files = all(ours.image(row) == theirs.image(row) for row in range(len(one.paths)))
+    return arrays and same and files and np.array_equal(one.official, other.official)
+
+
+@checks(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_a_table_written_as_csv_and_as_json_is_the_same_dataset(pool, data):
+    paths = data.draw(st.lists(st.sampled_from(POOL), min_size=1, unique=True))
+    classes = data.draw(st.lists(LABELS.filter(bool), min_size=1, max_size=4, unique=True).map(sorted))
+    classes = [label for label in classes if label not in ("image", "labels", "part")] or ["cat"]
+    cells = {path: data.draw(st.lists(st.sampled_from([1, 0, -1]), min_size=len(classes), max_size=len(classes)))
+             for path in paths}  # fmt: skip
+    parts = {path: data.draw(st.sampled_from(["train", "val", "test"])) for path in paths}
+    split, exhaustive, lines = (data.draw(st.booleans()) for _ in range(3))
+    delimiter = data.draw(st.sampled_from(["comma", "tab", "semicolon"]))
+
+    def table(header: list[str], rows: list[list]) -> None:
+        text = io.StringIO()
+        out = writer.writer(text, delimiter=csv.DELIMITERS[delimiter], quoting=data.draw(st.sampled_from([0, 1])))
+        out.writerows([header, *rows])
+        (pool / "labels.csv").write_text(text.getvalue(), encoding="utf-8", newline="")
+
+    def entries(keys: dict[str, int]) -> None:
+        found = [
+            {"path": path, "in": parts[path]}
+            | {
+                key: [label for label, cell in zip(classes, cells[path], strict=True) if cell == value]
+                for key, value in keys.items()
+            }
+            for path in paths
+        ]
+        text = "\n".join(encoder.dumps(entry) for entry in found) if lines else encoder.dumps(found, indent=1)
+        (pool / "labels.json").write_text(text)
+
+    common = {"root": ".", "size": 8, "bad_images": "stop", "classes": classes, "val_fraction": 0.3}
+    common |= {"test_fraction": 0.3, "split_seed": 7}
+    keys = {"source": "json", "file": "labels.json", "path_key": "path", "labels_key": "has", "absent_key": "not"}
+    keys |= common | {"split_key": "in" if split else None}
+    words = common | {"delimiter": delimiter, "split_column": "part" if split else None}
+
+    # one column per class: 1 present, 0 absent, empty unknown; the same as both lists where nothing else is said
+    table(
+        ["image", "part", *classes],
+        [[path, parts[path], *({1: 1, 0: 0, -1: ""}[cell] for cell in cells[path])] for path in paths],
+    )
+    entries({"has": 1, "not": 0})
+    ours = csv.read(settings(labels=COLUMNS, exhaustive=False, **words), pool)
+    theirs = json.read(json.Settings.model_validate(keys | {"exhaustive": False}), pool)
+    assert equal(ours, theirs)
+    wanted = [[cell for cell in cells[path]] for path in ours.table.paths]
+    assert np.where(ours.table.scored, ours.table.truth, -1).tolist() == wanted
+
+    # names of what is present
+    table(
+        ["image", "part", "labels"],
+        [
+            [path, parts[path], "|".join(label for label, cell in zip(classes, cells[path], strict=True) if cell == 1)]
+            for path in paths
+        ],
+    )
+    entries({"has": 1})
+    names = NAMES | {"separator": "|"}
+    ours = csv.read(settings(labels=names, exhaustive=exhaustive, **words), pool)
+    theirs = json.read(json.Settings.model_validate(keys | {"exhaustive": exhaustive}), pool)
+    assert equal(ours, theirs)
+    assert ours.table.truth.tolist() == [[int(cell == 1) for cell in cells[path]] for path in ours.table.paths]

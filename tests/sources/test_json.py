@@ -1,0 +1,197 @@
+import json as encoder
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from pipeline.sources import json
+from pipeline.table import Dataset, SourceError
+
+ENTRIES: list[dict[str, Any]] = [
+    {"path": "a.jpg", "labels": ["cat", "dog"]},
+    {"path": "b.jpg", "labels": ["dog"], "absent": ["bird"], "split": "val"},
+    {"path": "sub\\c.jpg", "labels": [], "absent": []},
+    {"path": "sub/d.jpg", "labels": "bird"},
+]
+
+
+def settings(**changes) -> json.Settings:
+    fixed = {"source": "json", "root": ".", "size": 8, "bad_images": "stop", "file": "labels.json", "path_key": "path"}
+    fixed |= {"labels_key": "labels", "absent_key": "absent", "exhaustive": False, "split_key": None, "classes": None}
+    return json.Settings.model_validate(
+        fixed | {"val_fraction": 0.25, "test_fraction": 0.25, "split_seed": 0} | changes
+    )
+
+
+def read(folder: Path, content: Any, **changes) -> Dataset:
+    """Read text or entries beside pictures a.jpg, b.jpg, sub/c.jpg and sub/d.jpg."""
+    for picture in ("a.jpg", "b.jpg", "sub/c.jpg", "sub/d.jpg"):
+        (folder / picture).parent.mkdir(exist_ok=True)
+        (folder / picture).write_bytes(b"x")
+    text = content if isinstance(content, str | bytes) else encoder.dumps(content)
+    (folder / "labels.json").write_bytes(text.encode() if isinstance(text, str) else text)
+    return json.read(settings(**changes), folder)
+
+
+def truth(data: Dataset) -> dict[str, list[int]]:
+    """Of each path its row: 1 present, 0 absent, -1 unknown."""
+    cells = np.where(data.table.scored, data.table.truth, -1)
+    return dict(zip(data.table.paths, cells.tolist(), strict=True))
+
+
+# ---------------------------------------------------------------------------------------------- the right table
+def test_what_is_known_absent_is_scored_and_the_rest_is_unknown(tmp_path):
+    data = read(tmp_path, ENTRIES)
+    assert data.table.classes == ("bird", "cat", "dog") and not data.table.exhaustive
+    assert truth(data) == {
+        "a.jpg": [-1, 1, 1],
+        "b.jpg": [0, -1, 1],
+        "sub/c.jpg": [-1, -1, -1],
+        "sub/d.jpg": [1, -1, -1],
+    }
+    assert data.report["cells"] == {"present": 4, "absent": 1, "unknown": 7}
+    assert data.report["keys_not_read"] == ["split"] and data.report["rows"] == 4
+    for row, path in enumerate(data.table.paths):
+        assert data.image(row) == tmp_path / path
+
+
+def test_labels_that_are_all_that_apply(tmp_path):
+    data = read(tmp_path, ENTRIES, exhaustive=True)
+    assert data.table.exhaustive and data.table.scored.all()
+    assert truth(data) == {
+        "a.jpg": [0, 1, 1],
+        "b.jpg": [0, 0, 1],
+        "sub/c.jpg": [0, 0, 0],
+        "sub/d.jpg": [1, 0, 0],
+    }
+
+
+def test_absent_is_not_read_without_its_key(tmp_path):
+    data = read(tmp_path, ENTRIES, absent_key=None)
+    assert truth(data)["b.jpg"] == [-1, -1, 1]
+    assert data.report["keys_not_read"] == ["absent", "split"]
+
+
+def test_a_class_may_be_known_by_its_absence_alone(tmp_path):
+    data = read(tmp_path, [{"path": "a.jpg", "labels": ["cat"], "absent": ["dog"]}], val_fraction=0, test_fraction=0)
+    assert data.table.classes == ("cat", "dog") and truth(data) == {"a.jpg": [1, 0]}
+
+
+FORMS = {
+    "list": encoder.dumps(ENTRIES),
+    "indented": encoder.dumps(ENTRIES, indent=2),
+    "byte order mark": b"\xef\xbb\xbf" + encoder.dumps(ENTRIES).encode(),
+    "blanks before": " \n\t" + encoder.dumps(ENTRIES) + "\n\n",
+    "lines": "\n".join(encoder.dumps(entry) for entry in ENTRIES),
+    "lines, CR": "".join(encoder.dumps(entry) + "\r\n" for entry in ENTRIES),
+    "lines, blank ones": "\n \n".join(encoder.dumps(entry) for entry in ENTRIES) + "\n\n",
+    "lines, other order": "\n".join(encoder.dumps(entry) for entry in ENTRIES[::-1]),
+    "blanks around": encoder.dumps(ENTRIES).replace('"dog"', '" dog "').replace('"b.jpg"', '" b.jpg "'),
+    "repeated": encoder.dumps([*ENTRIES, {"path": "./a.jpg", "labels": ["dog", "cat", "dog"]}]),
+}
+
+
+@pytest.mark.parametrize("content", FORMS.values(), ids=FORMS.keys())
+def test_harmless_forms_change_nothing(tmp_path, content):
+    data, plain = read(tmp_path, content), read(tmp_path, ENTRIES)
+    assert data.table.paths == plain.table.paths and truth(data) == truth(plain)
+    assert data.report["repeated_rows"] == (content is FORMS["repeated"])
+
+
+def test_other_keys(tmp_path):
+    entries = [{"file": "a.jpg", "tags": ["x"], "set": "train"}, {"file": "b.jpg", "tags": ["y"], "set": "TEST "}]
+    keys = {"path_key": "file", "labels_key": "tags", "split_key": "set"}
+    data = read(tmp_path, entries, **keys)
+    assert data.table.paths == ("a.jpg", "b.jpg") and data.table.split.tolist() == [0, 2]
+    assert data.table.official.tolist() == [0, 1]
+
+
+# ---------------------------------------------------------------------------------------------- faults
+FAULTS = {
+    "no JSON": ("[{", {}, r"labels\.json: not JSON: .*line 1 column 3"),
+    "no JSON in a line": ('{"path": "a.jpg", "labels": []}\n{"path"', {}, r"labels\.json: line 2: not JSON: "),
+    "indented object": (encoder.dumps(ENTRIES[0], indent=1), {}, r"labels\.json: line 1: not JSON"),
+    "nested without end": ("[" * 100_000, {}, r"labels\.json: not JSON"),
+    "key twice": ('[{"path": "a.jpg", "labels": [], "path": "b.jpg"}]', {}, r"not JSON: a key is there twice"),
+    "no object": ([ENTRIES[0], ["b.jpg", "cat"]], {}, r"1 entries are no objects: entry 2 \(list\)"),
+    "no path": ([{"labels": []}], {}, r"1 entries have no text under 'path': entry 1"),
+    "path of a number": ([{"path": 7, "labels": []}], {}, r"1 entries have no text under 'path': entry 1"),
+    "no labels": ([{"path": "a.jpg"}], {}, r"1 entries have no name or list of names under 'labels': entry 1"),
+    "labels of numbers": ([{"path": "a.jpg", "labels": [3]}], {}, r"no name or list of names under 'labels': entry 1"),
+    "absent of null": (
+        [{"path": "a.jpg", "labels": ["cat"], "absent": None}],
+        {},
+        r"no name or list of names under 'absent': entry 1",
+    ),
+    "no split": (
+        ENTRIES,
+        {"split_key": "split"},
+        r"3 values are none of train, val and test: entry 1, key split: None",
+    ),
+    "both": (
+        [{"path": "a.jpg", "labels": ["cat", "dog"], "absent": ["dog"]}],
+        {},
+        r"1 images have labels both present and absent: entry 1 dog",
+    ),
+    "unknown label": (
+        ENTRIES,
+        {"classes": ["cat", "dog"]},
+        r"labels are not in classes: entry 2 'bird', entry 4 'bird'",
+    ),
+    "empty label": ([{"path": "a.jpg", "labels": [" "]}], {}, r"1 labels are no names: entry 1 ''"),
+    "label that is no text": ('[{"path": "a.jpg", "labels": ["\\ud800"]}]', {}, r"1 labels are no names: entry 1 "),
+    "path that is no text": (
+        '[{"path": "\\ud800.jpg", "labels": ["x"]}]',
+        {},
+        r"1 paths .* not UTF-8: entry 1 '\\ud800\.jpg'",
+    ),
+    "twice, other absent": (
+        [*ENTRIES, ENTRIES[1] | {"absent": ["cat"]}],
+        {},
+        r"paths are there twice, with different labels or splits: entry 2 and entry 5 'b\.jpg'",
+    ),
+    "no picture": ([*ENTRIES, {"path": "e.jpg", "labels": []}], {}, r"1 paths have no picture file: entry 5 'e\.jpg'"),
+    "empty list": ([], {}, r"labels\.json: no image in it"),
+    "empty file": ("", {}, r"labels\.json: no image in it"),
+    "not text": (b"\xff\xfe", {}, r"labels\.json: cannot be read as UTF-8"),
+}
+
+
+@pytest.mark.parametrize(("content", "changes", "words"), FAULTS.values(), ids=FAULTS.keys())
+def test_a_fault_is_named_with_its_entry(tmp_path, content, changes, words):
+    with pytest.raises(SourceError, match=words):
+        read(tmp_path, content, **changes)
+
+
+def test_faults_in_lines_are_named_by_line(tmp_path):
+    lines = [encoder.dumps(entry) for entry in ENTRIES] + ["", '{"path": "x.jpg", "labels": []}', "17"]
+    with pytest.raises(SourceError) as caught:
+        read(tmp_path, "\n".join(lines))
+    assert str(caught.value).split("\n") == [
+        "labels.json: 1 entries are no objects: line 7 (int)",
+        "labels.json: 1 paths have no picture file: line 6 'x.jpg'",
+    ]
+
+
+# ---------------------------------------------------------------------------------------------- settings and state
+@pytest.mark.parametrize("key", sorted(settings().model_dump().keys()))
+def test_no_setting_has_a_default(key):
+    block = settings().model_dump()
+    del block[key]
+    with pytest.raises(ValidationError, match=key):
+        json.Settings.model_validate(block)
+
+
+def test_the_fingerprint_tells_what_changed(tmp_path):
+    read(tmp_path, ENTRIES)
+    before = json.fingerprint(settings(), tmp_path)
+    (tmp_path / "b.jpg").write_bytes(b"xx")
+    after = json.fingerprint(settings(), tmp_path)
+    assert len(before) == 64 and after != before
+    read(tmp_path, ENTRIES[::-1])
+    assert json.fingerprint(settings(), tmp_path) not in (before, after)
+    (tmp_path / "labels.json").unlink()
+    with pytest.raises(SourceError, match=r"labels\.json"):
+        json.fingerprint(settings(), tmp_path)

@@ -1,0 +1,298 @@
+import io
+import pickle
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from PIL import Image
+
+from pipeline import images, packing
+from pipeline.checkpoint import Checkpoint
+from pipeline.images import ImageError
+from pipeline.packing import Packed
+from pipeline.storage import StorageError, create_hdf5
+from pipeline.table import Dataset, SourceError, Table
+
+RED, BLUE = (255, 0, 0), (0, 0, 255)
+
+
+def encoded(image: Image.Image, form: str) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, form)
+    return buffer.getvalue()
+
+
+def noise(height: int, width: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3)).astype(np.uint8)
+
+
+def photo() -> bytes:
+    return encoded(Image.fromarray(noise(40, 60)), "JPEG")
+
+
+# ---------------------------------------------------------------------------------------------- packing
+def dataset(pictures, names=None) -> Dataset:
+    n = len(pictures)
+    table = Table(
+        classes=("a",),
+        paths=tuple(names or (f"{row}.jpg" for row in range(n))),
+        truth=np.ones((n, 1), np.int8),
+        scored=np.ones((n, 1), bool),
+        split=np.zeros(n, np.uint8),
+        official=np.zeros(n, np.uint8),
+    )
+    return Dataset(table, lambda row: pictures[row])
+
+
+def pack(data: Dataset, size: int, path: Path, interval: float = 60.0, bad_images: Any = "stop", **options) -> Packed:
+    with Checkpoint(path.parent / "scratch" / "point", interval) as point:
+        return packing.pack(data, size, path, source="test", bad_images=bad_images, checkpoint=point, **options)
+
+
+def test_pack_keeps_row_order_and_bytes_whatever_the_threads(tmp_path):
+    pictures = [noise(10 + row % 5, 12, seed=row) for row in range(40)]
+    slow = dataset(pictures)
+    late = Dataset(slow.table, lambda row: (time.sleep(0.01 if row % 7 == 0 else 0), pictures[row])[1])
+    for name, workers in (("one.h5", 1), ("many.h5", 7)):
+        pack(late, 8, tmp_path / name, workers=workers)
+    assert (tmp_path / "one.h5").read_bytes() == (tmp_path / "many.h5").read_bytes()
+    with h5py.File(tmp_path / "one.h5") as file:
+        assert file["pixels"].shape == (40, 8, 8, 3) and file["pixels"].chunks is None
+        assert (file.attrs["size"], file.attrs["source"], file.attrs["complete"]) == (8, "test", 1)
+        assert file["pixels"].attrs["axes"] == "image, height, width, channel (RGB)"
+        for row, picture in enumerate(pictures):
+            assert np.array_equal(file["pixels"][row], images.resize(picture, 8))
+
+
+def test_pack_reports_sizes_notes_and_equal_pictures(tmp_path):
+    pictures = [noise(20, 30), noise(1, 1), noise(20, 30), tmp_path / "grey.jpg", noise(40, 17)]
+    (tmp_path / "grey.jpg").write_bytes(encoded(Image.new("L", (50, 60), 5), "JPEG"))
+    packed = pack(dataset(pictures), 6, tmp_path / "images.h5")
+    assert packed.sizes.tolist() == [[20, 30], [1, 1], [20, 30], [60, 50], [40, 17]]
+    assert packed.notes == {"greyscale": [3], "tiny": [1]}
+    assert packed.duplicates == [[0, 2]]
+
+
+@pytest.mark.parametrize(
+    "name, options, note",
+    [
+        (
+            "frames.gif",
+            {"save_all": True, "append_images": [Image.new("RGB", (20, 20), RED)]},
+            "several frames, first used",
+        ),
+        (
+            "turned.png",
+            {"exif": b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"},
+            "turned upright",
+        ),
+    ],
+)
+def test_pack_notes_what_was_done_to_a_picture(tmp_path, name, options, note):
+    Image.new("RGB", (20, 20), BLUE).save(tmp_path / name, **options)
+    assert pack(dataset([tmp_path / name]), 4, tmp_path / "images.h5").notes == {note: [0]}
+
+
+def test_all_bad_pictures_are_listed_and_nothing_is_lost(tmp_path):
+    target = tmp_path / "images.h5"
+    pack(dataset([noise(3, 3)]), 4, target)
+    before = target.read_bytes()
+    (tmp_path / "empty.jpg").touch()
+    (tmp_path / "page.jpg").write_text("<html></html>")
+    (tmp_path / "half.jpg").write_bytes(photo()[: len(photo()) // 2])
+    (tmp_path / "good.jpg").write_bytes(photo())
+    files = [tmp_path / name for name in ("good.jpg", "empty.jpg", "page.jpg", "good.jpg", "half.jpg", "gone.jpg")]
+    names = ["a/good.jpg", "a/empty.jpg", "a/page.jpg", "b/good.jpg", "a/half.jpg", "a/gone.jpg"]
+    with pytest.raises(ImageError) as caught:
+        pack(dataset([*files, np.zeros((3, 3), np.uint8)], [*names, "flat"]), 4, target)
+    first, *lines = str(caught.value).split("\n")
+    assert first == "5 of 7 images cannot be used:"
+    for line, (name, words) in zip(
+        lines,
+        [
+            ("a/empty.jpg", "empty file"),
+            ("a/page.jpg", "web page"),
+            ("a/half.jpg", "truncated"),
+            ("a/gone.jpg", "cannot be read"),
+            ("flat", "expected (h, w, 3) uint8"),
+        ],
+        strict=True,
+    ):
+        assert line.startswith(f"{name}: ") and words in line
+    assert target.read_bytes() == before
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *("images.h5", "empty.jpg", "page.jpg", "half.jpg", "good.jpg", "scratch")
+    }
+
+
+def test_pack_holds_few_pictures_at_a_time(tmp_path):
+    asked, at_release = [], []
+    go_on = threading.Event()
+
+    def image(row: int) -> np.ndarray:
+        asked.append(row)
+        if row == 0:
+            go_on.wait(10)
+        return noise(3, 3, seed=row)
+
+    def release() -> None:
+        time.sleep(0.3)  # long enough for the other threads to take all that they may
+        at_release.append(max(asked))
+        go_on.set()
+
+    timer = threading.Thread(target=release)
+    timer.start()
+    data = dataset([None] * 60)
+    pack(Dataset(data.table, image), 4, tmp_path / "images.h5", workers=3)
+    timer.join()
+    assert at_release == [5]  # two for each of three threads
+    assert sorted(asked) == list(range(60))
+
+
+def test_pack_is_quiet_where_there_is_no_terminal(tmp_path, capfd):
+    pack(dataset([noise(3, 3)] * 5), 4, tmp_path / "images.h5")
+    assert capfd.readouterr() == ("", "")
+
+
+# ---------------------------------------------------------------------------------------------- dropping and resuming
+def test_bad_pictures_drop_out_where_that_is_asked(tmp_path):
+    (tmp_path / "page.jpg").write_text("<html></html>")
+    pictures = [noise(20, 30), tmp_path / "page.jpg", noise(1, 1), noise(20, 30), np.zeros((0, 3, 3), np.uint8)]
+    packed = pack(dataset(pictures), 6, tmp_path / "images.h5", bad_images="drop")
+    assert packed.rows.tolist() == [0, 2, 3]
+    assert packed.sizes.tolist() == [[20, 30], [1, 1], [20, 30]]
+    assert (packed.notes, packed.duplicates) == ({"tiny": [1]}, [[0, 2]])
+    assert list(packed.unusable) == [1, 4] and packed.unusable[1].startswith("1.jpg: a web page")
+    wanted = np.stack([images.resize(pictures[row], 6) for row in (0, 2, 3)])
+    assert np.array_equal(images.Pixels(tmp_path / "images.h5")[[0, 1, 2]], wanted)
+    assert not (tmp_path / "scratch").exists()
+    whole = pack(dataset([pictures[row] for row in (0, 2, 3)]), 6, tmp_path / "whole.h5")
+    assert whole.unusable == {} and (tmp_path / "whole.h5").read_bytes() == (tmp_path / "images.h5").read_bytes()
+
+
+def test_pictures_that_are_all_bad_are_an_error_even_so(tmp_path):
+    with pytest.raises(ImageError, match="2 of 2 images cannot be used"):
+        pack(dataset([tmp_path / "no.jpg", tmp_path / "none.jpg"]), 6, tmp_path / "images.h5", bad_images="drop")
+
+
+@pytest.mark.parametrize("stop", [0, 1, 17, 39])
+@pytest.mark.parametrize("interval", [0.0, 60.0])
+def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, stop, interval):
+    """Bytes, sizes, notes and duplicates are those of a run in one go, and no picture is decoded twice."""
+    pictures = [noise(10 + row % 3, 12, seed=row % 30) for row in range(40)]
+    whole = pack(dataset(pictures), 8, tmp_path / "whole.h5")
+    asked: list[int] = []
+
+    def image(row: int) -> np.ndarray:
+        asked.append(row)
+        if row == stop and asked.count(row) == 1:
+            raise KeyboardInterrupt
+        return pictures[row]
+
+    data = Dataset(dataset(pictures).table, image)
+    with pytest.raises(KeyboardInterrupt):
+        pack(data, 8, tmp_path / "images.h5", interval, workers=1)
+    assert not (tmp_path / "images.h5").exists()
+    before = len(asked)
+    again = pack(data, 8, tmp_path / "images.h5", interval, workers=1)
+    assert asked[before:] == list(range(stop, 40))
+    assert (tmp_path / "images.h5").read_bytes() == (tmp_path / "whole.h5").read_bytes()
+    assert np.array_equal(again.sizes, whole.sizes) and again.duplicates == whole.duplicates
+    assert (again.notes, again.unusable) == (whole.notes, {})
+    assert not (tmp_path / "scratch").exists()
+
+
+def test_a_killed_run_goes_on_from_its_last_note(tmp_path, monkeypatch):
+    """What was written after that note is written again."""
+    pictures = [noise(9, 9, seed=row) for row in range(12)]
+    pack(dataset(pictures), 4, tmp_path / "whole.h5")
+    saved: list[dict] = []
+    monkeypatch.setattr(Checkpoint, "save", lambda self, content, **_: saved.append(content))
+    monkeypatch.setattr(Checkpoint, "discard", lambda self: None)
+
+    def image(row: int) -> np.ndarray:
+        if row == 9:
+            raise MemoryError
+        return pictures[row]
+
+    broken = Dataset(dataset(pictures).table, image)
+    with pytest.raises(MemoryError):
+        pack(broken, 4, tmp_path / "images.h5", 0.0, workers=1)
+    monkeypatch.undo()
+    early = next(content for content in saved if content["done"] == 5)
+    with Checkpoint(tmp_path / "scratch" / "point") as point:
+        point.save(early, at_once=True)
+    pack(dataset(pictures), 4, tmp_path / "images.h5")
+    assert (tmp_path / "images.h5").read_bytes() == (tmp_path / "whole.h5").read_bytes()
+
+
+def test_dropping_after_a_stop_decodes_nothing_anew(tmp_path):
+    pictures: list[Any] = [noise(9, 9), tmp_path / "no.jpg", noise(5, 5)]
+    with pytest.raises(ImageError):
+        pack(dataset(pictures), 4, tmp_path / "images.h5")
+    data = Dataset(dataset(pictures).table, lambda row: pytest.fail("a picture was decoded again"))
+    assert pack(data, 4, tmp_path / "images.h5", bad_images="drop").rows.tolist() == [0, 2]
+
+
+def test_too_little_room_is_said_before_a_picture_is_decoded(tmp_path, monkeypatch):
+    monkeypatch.setattr(packing.shutil, "disk_usage", lambda folder: type("Usage", (), {"free": 47})())
+    data = Dataset(dataset([None]).table, lambda row: pytest.fail("a picture was decoded"))
+    with pytest.raises(SourceError, match=r"need 4.8e-08 GB in .*, which has 4.7e-08 GB free"):
+        pack(data, 4, tmp_path / "images.h5")
+
+
+# ---------------------------------------------------------------------------------------------- reading
+@pytest.fixture
+def packed(tmp_path: Path) -> Path:
+    pack(dataset([noise(5, 5, seed=row) for row in range(12)]), 5, tmp_path / "images.h5")
+    return tmp_path / "images.h5"
+
+
+@pytest.mark.parametrize("memory", [0, 1 << 30])
+@pytest.mark.parametrize("rows", [[3], [11, 0, 5], [2, 2, 7, 2], [], list(range(12))])
+def test_rows_come_back_in_the_order_asked(packed, memory, rows):
+    wanted = np.stack([noise(5, 5, seed=row) for row in range(12)])[rows]
+    pixels = images.Pixels(packed, memory=memory)
+    assert np.array_equal(pixels[np.array(rows, int)], wanted) and pixels[rows].shape == (len(rows), 5, 5, 3)
+    assert len(pixels) == 12 and pixels.shape == (12, 5, 5, 3)
+
+
+@pytest.mark.parametrize("memory", [0, 1 << 30])
+def test_a_row_that_does_not_exist_is_an_error(packed, memory):
+    pixels = images.Pixels(packed, memory=memory)
+    for row in (-1, 12):
+        with pytest.raises(IndexError, match=rf"images\.h5: row {row} of 12"):
+            pixels[[0, row]]
+
+
+def test_pixels_hold_no_handle_and_travel_to_other_processes(packed):
+    pixels = images.Pixels(packed, memory=0)
+    first = pixels[[4]]
+    with h5py.File(packed, "a"):  # an open reader would hold a lock
+        pass
+    assert np.array_equal(pickle.loads(pickle.dumps(pixels))[[4]], first)
+
+
+def test_rows_from_memory_are_copies(packed):
+    pixels = images.Pixels(packed)
+    pixels[[0]][:] = 0
+    assert np.array_equal(pixels[[0]][0], noise(5, 5, seed=0))
+
+
+def test_interrupted_and_foreign_files_are_refused(packed):
+    whole = packed.read_bytes()
+    for cut in (0, 100, len(whole) // 2):
+        packed.write_bytes(whole[:cut])
+        with pytest.raises(StorageError, match=r"images\.h5"):
+            images.Pixels(packed)
+    with create_hdf5(packed) as file:
+        file["other"] = [1]
+    with pytest.raises(StorageError, match="holds no `pixels`"):
+        images.Pixels(packed)
+    packed.unlink()
+    with pytest.raises(StorageError, match="no such file"):
+        images.Pixels(packed)
