@@ -1,7 +1,9 @@
 """Resume points of a training run, outside DVC's outs (DVC removes outs before a stage starts).
 
-A checkpoint is named by a fingerprint of all that the run depends on, so a changed setting never resumes an old run.
-It is written at most every so many seconds, locked against a second process, and deleted when the run has succeeded.
+Each lies in a folder ``<scratch>/<stage>-<run key>/<fingerprint>-<learning rate>-<epochs>``. The fingerprint is of all
+that the run depends on, so a changed setting never resumes an old run. A resume point is written at most every so many
+seconds, locked against a second process, and deleted when the run has succeeded; what interrupted runs left can be
+listed and deleted, whatever their state.
 """
 
 import fcntl
@@ -11,8 +13,9 @@ import os
 import shutil
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Self
 
 from pipeline import storage
 
@@ -20,8 +23,82 @@ LARGE = 64 << 20  # bytes; a larger file enters a fingerprint by size and time, 
 
 
 def scratch(root: Path) -> Path:
-    """Return the folder of checkpoints: the environment's SPML_SCRATCH, or ``.pipeline/checkpoints``."""
-    return Path(os.environ.get("SPML_SCRATCH", root / ".pipeline" / "checkpoints"))
+    """Return the folder of a project's checkpoints.
+
+    Args:
+        root: Project root.
+
+    Returns:
+        ``.pipeline/checkpoints`` of the project; or, in the environment's SPML_SCRATCH, which several projects may
+        share, a folder named after the project and a hash of its path.
+    """
+    if not (shared := os.environ.get("SPML_SCRATCH")):
+        return root / ".pipeline" / "checkpoints"
+    place = root.resolve()
+    return Path(shared) / f"{place.name}-{hashlib.sha256(str(place).encode()).hexdigest()[:8]}"
+
+
+def abandoned(folder: Path) -> list[Path]:
+    """List the resume points of one run that no process is using.
+
+    Args:
+        folder: The run's folder in the scratch folder; it may be absent.
+
+    Returns:
+        Their folders, sorted.
+    """
+    free = []
+    for path in sorted(each for each in folder.glob("*") if each.is_dir()):
+        if lock := _lock(path):
+            lock.close()
+            free.append(path)
+    return free
+
+
+def remove(paths: Iterable[Path]) -> None:
+    """Delete resume points, but for those that a process is using.
+
+    Args:
+        paths: Their folders.
+    """
+    for path in paths:
+        if lock := _lock(path):
+            _delete(path, lock)
+
+
+def describe(paths: Iterable[Path]) -> str:
+    """Say what resume points take and how old they are.
+
+    Args:
+        paths: Their folders.
+
+    Returns:
+        Space on disk and time since the last write, in words.
+    """
+    found = [file.stat() for path in paths for file in path.rglob("*") if file.is_file()]
+    size = sum(each.st_blocks for each in found) * 512  # a file of heat maps is sparse
+    hours = max(0.0, time.time() - max((each.st_mtime for each in found), default=time.time())) / 3600
+    space = f"{size / 1e9:.3g} GB" if size >= 1e9 else f"{size / 1e6:.3g} MB"
+    return f"{space}, last written {f'{hours / 24:.0f} days' if hours >= 48 else f'{hours:.1f} hours'} ago"
+
+
+def _delete(path: Path, lock: IO[str]) -> None:
+    """Delete a resume point whose lock is held, and the folder that it lies in once that is empty."""
+    shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):  # it holds others
+        path.parent.rmdir()
+    lock.close()
+
+
+def _lock(path: Path) -> IO[str] | None:
+    """Return the lock of a resume point, held until it is closed; None where another process holds it."""
+    file = open(path / "lock", "a")  # held as long as the run
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        return None
+    return file
 
 
 def fingerprint(settings: Any, files: Iterable[Path]) -> str:
@@ -46,35 +123,48 @@ class Checkpoint:
     """One run's resume point.
 
     Args:
-        path: The file; its folder is made.
+        path: Its folder, which is made.
         interval: Seconds between two writes.
 
     Raises:
-        StorageError: Another process trains the same run.
+        StorageError: Another process is at the same run.
     """
 
     def __init__(self, path: Path, interval: float = 20.0) -> None:
         self.path, self.interval = path, interval
         self.written = time.monotonic()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock_path = path.with_suffix(".lock")
-        self._lock = open(self._lock_path, "w")  # held as long as the run
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._lock.close()
-            raise storage.StorageError(f"{path}: another process is training this run") from error
+        path.mkdir(parents=True, exist_ok=True)
+        lock = _lock(path)
+        if lock is None:
+            raise storage.StorageError(f"{path}: another process is at this run")
+        self._lock = lock
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Leave it to whoever resumes from it."""
+        self._lock.close()
+
+    @property
+    def _file(self) -> Path:
+        return self.path / "state.pt"
 
     def load(self) -> dict[str, Any] | None:
         """Return what was saved last, or None."""
-        return storage.read_torch(self.path) if self.path.exists() else None
+        return storage.read_torch(self._file) if self._file.exists() else None
 
     @property
     def folder(self) -> Path:
-        """A folder beside the file for state too large for it; made when asked for."""
-        path = self.path.with_suffix("")
+        """A folder for state too large for a file that is written anew each time; made when asked for."""
+        path = self.path / "disk"
         path.mkdir(exist_ok=True)
         return path
+
+    @property
+    def due(self) -> bool:
+        """Whether `save` would write now."""
+        return time.monotonic() - self.written >= self.interval
 
     def save(self, content: dict[str, Any], *, at_once: bool = False) -> None:
         """Save tensors and plain values, unless the last write was less than ``interval`` seconds ago.
@@ -83,17 +173,14 @@ class Checkpoint:
             content: What `load` will return.
             at_once: Whether to save whatever the time.
         """
-        if at_once or time.monotonic() - self.written >= self.interval:
-            storage.write_torch(self.path, content)
+        if at_once or self.due:
+            storage.write_torch(self._file, content)
             self.written = time.monotonic()
 
     def empty(self) -> None:
-        """Delete the folder: no epoch follows that would read it."""
-        shutil.rmtree(self.path.with_suffix(""), ignore_errors=True)
+        """Delete the folder of large state: no epoch follows that would read it."""
+        shutil.rmtree(self.path / "disk", ignore_errors=True)
 
     def discard(self) -> None:
-        """Delete the file and the folder: the run has succeeded."""
-        self.path.unlink(missing_ok=True)
-        self.empty()
-        self._lock_path.unlink(missing_ok=True)
-        self._lock.close()
+        """Delete it all, and the folder that it lies in once that is empty: nothing will be resumed from here."""
+        _delete(self.path, self._lock)

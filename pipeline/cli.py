@@ -2,14 +2,16 @@
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipeline import storage
+from pipeline import checkpoint, own_profile, storage
 from pipeline.config import ConfigError
 from pipeline.show import show
 from pipeline.storage import StorageError
+from pipeline.table import SourceError
 
 
 def _rows(text: str) -> int:
@@ -30,6 +32,17 @@ def parser() -> argparse.ArgumentParser:
     )
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
     verb = verbs.add_parser(
+        "init",
+        help="write a profile for a folder of your own images",
+        description="Look at a folder of images, with one folder for each class or with a .csv, .tsv, .json or .jsonl "
+        "of labels, and write profiles/NAME.yaml for it. No picture is opened, nothing is copied.",
+    )
+    verb.add_argument("folder", type=Path, help="folder of the images")
+    verb.add_argument("--name", help="name of the dataset (default: made of the folder's)")
+    verb.add_argument(
+        "--exhaustive", action="store_true", help="the labels of an image are all that apply to it, not just some"
+    )
+    verb = verbs.add_parser(
         "show",
         help="show a stage's output: arrays, tables, weights",
         description="Show a stage's output file or folder: the tree of an HDF5 file with shapes, axes, units, first "
@@ -47,7 +60,32 @@ def parser() -> argparse.ArgumentParser:
     form = verb.add_mutually_exclusive_group()
     form.add_argument("--plain", action="store_true", help="aligned columns for a terminal instead of Markdown")
     form.add_argument("--write", metavar="FILE", type=Path, help="put the table in place of the one that FILE holds")
+    verb = verbs.add_parser(
+        "scratch",
+        help="list or delete what interrupted training runs left",
+        description="List the resume points of training runs that were interrupted, with the space that they take. A "
+        "run that is started again goes on from its own where settings, inputs and code are the same, and deletes it "
+        "where they are not.",
+    )
+    verb.add_argument("--clear", action="store_true", help="delete them, but for those that a process is using")
     return top
+
+
+def _init(options: argparse.Namespace) -> Iterator[str]:
+    """Write a profile and yield what was found and what to do next.
+
+    Raises:
+        ConfigError: The folder's labels are not understood, or a profile of that name is there.
+    """
+    found = own_profile.find(options.folder, options.exhaustive)
+    name = options.name or re.sub("[^a-z0-9]+", "_", options.folder.resolve().name.lower()).strip("_")
+    profile = Path("profiles") / f"{name}.yaml"
+    if profile.exists():
+        raise ConfigError(f"{profile} is there; give another name by --name, or delete it")
+    text = own_profile.write(name, str(options.folder.resolve()), found, options.exhaustive)
+    storage.write_text(profile, text)
+    yield f"{profile}: source {found['source']}, labels {'' if options.exhaustive else 'not '}exhaustive"
+    yield f"next: make repro PROFILE={name}"
 
 
 def _show(options: argparse.Namespace) -> Iterator[str]:
@@ -78,6 +116,16 @@ def _methods(options: argparse.Namespace) -> Iterator[str]:
     yield f"{options.write}: {len(rows)} methods"
 
 
+def _scratch(options: argparse.Namespace) -> Iterator[str]:
+    place = checkpoint.scratch(Path("."))
+    left = {run: checkpoint.abandoned(run) for run in sorted(place.glob("*"))}
+    lines = [f"{run.name}: {checkpoint.describe(paths)}" for run, paths in left.items() if paths]
+    if options.clear:
+        checkpoint.remove(path for paths in left.values() for path in paths)
+    yield f"{place}: {len(lines)} interrupted run{'' if len(lines) == 1 else 's'}{' deleted' if options.clear else ''}"
+    yield from lines
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the command line.
 
@@ -89,10 +137,10 @@ def main(argv: list[str] | None = None) -> int:
     """
     options = parser().parse_args(argv)
     try:
-        for line in {"show": _show, "methods": _methods}[options.verb](options):
+        for line in {"init": _init, "show": _show, "methods": _methods, "scratch": _scratch}[options.verb](options):
             print(line)
         sys.stdout.flush()
-    except (StorageError, ConfigError) as error:
+    except (StorageError, ConfigError, SourceError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:  # `spml show … | head` closed the pipe: nothing is left to say

@@ -20,11 +20,15 @@ BENCHMARKS = ("voc", "coco", "nus", "cub")
 """Datasets of the papers: a method may hold published settings for one that ``prepare`` does not hold yet."""
 PUBLISHED = "published"
 """Key of a method's section that holds training recipes by dataset, not a block of its settings."""
+SHOWN = 60
+"""Characters of a value that a message shows; a longer one is a whole block."""
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
+Pair = Annotated[tuple[float, float], Field(strict=False)]  # YAML has lists only
+"""First and last value of what moves over the epochs."""
 
 
 class ConfigError(ValueError):
@@ -37,18 +41,59 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
+# ---------------------------------------------------------------------------------------------- shared by methods
+class ConstantBelief(Strict):
+    """The same belief in all unknown cells."""
+
+    kind: Literal["constant"]
+    value: Fraction
+    """Belief: 0 takes unknown as absent."""
+
+
+class ConstantWeight(Strict):
+    """The same weight for all unknown cells."""
+
+    kind: Literal["constant"]
+    value: float
+    """Weight; negative where the loss is to push the other way."""
+
+
+class GaussianWeight(Strict):
+    """Weight exp(-(p - mu)^2 / (2 sigma^2)), with mu and sigma by epoch."""
+
+    kind: Literal["gaussian"]
+    mu: Pair
+    """First and last mean."""
+    sigma: Annotated[tuple[Positive, Positive], Field(strict=False)]
+    """First and last standard deviation."""
+
+
+def between(pair: tuple[float, float], way: float) -> float:
+    """Return the value a fraction of the way from first to last.
+
+    Args:
+        pair: First and last value.
+        way: Fraction of the way, in [0, 1].
+
+    Returns:
+        The value.
+    """
+    return pair[0] + (pair[1] - pair[0]) * way
+
+
 # ---------------------------------------------------------------------------------------------- stage settings
 class Simulate(Strict):
     """How single positives are drawn from full labels."""
 
-    protocol: Literal["literature", "seeded"]
-    """``literature``: the published recipe, bit for bit; ``seeded``: named generators."""
+    protocol: Literal["literature", "seeded", "given"]
+    """``literature``: the published recipe, bit for bit; ``seeded``: named generators; ``given``: nothing is drawn, the
+    labels that the data give are what is observed (data whose labels are not exhaustive, and only those)."""
     draw: Annotated[int, Field(ge=0)]
     """Number of the label draw (``seeded``)."""
     seed: Annotated[int, Field(ge=0)]
     """Seed of the published recipe (``literature``): 1200 in the papers."""
     empty_rows: Literal["keep", "error"]
-    """Training rows without a positive: kept all unknown and counted, or refused."""
+    """Training rows without a positive: kept as they are and counted, or refused."""
 
 
 class DigitsBackbone(Strict):
@@ -90,7 +135,7 @@ class TimmBackbone(Strict):
     @model_validator(mode="after")
     def _file_where_asked(self) -> Self:
         if (self.weights == "file") != (self.file is not None):
-            raise ValueError("`file` names the weights exactly where `weights: file`")
+            raise ValueError(f"file: names the weights exactly where `weights: file` (given: {self.file!r})")
         return self
 
 
@@ -191,7 +236,7 @@ class Search(Strict):
     @model_validator(mode="after")
     def _values_once(self) -> Self:
         if len(set(self.values)) != len(self.values):
-            raise ValueError(f"values names a learning rate twice: {self.values}")
+            raise ValueError(f"values: names a learning rate twice (given: {self.values})")
         return self
 
 
@@ -209,7 +254,7 @@ class Training(Strict):
 
     protocol: Literal["common", "published"]
     """``common``: this block for every method, so that rows compare; ``published``: the recipe of the method's own
-    source, ``methods.<method>.published``, lies over it."""
+    source, ``methods.<method>.published``, lies over it, augmentation included."""
     head: Head
     epochs: Count
     batch_size: Count
@@ -227,7 +272,8 @@ class Training(Strict):
     batch_norm: Literal["train", "frozen"]
     """``frozen``: running statistics and affine parameters stay as loaded."""
     freeze: list[str]
-    """Backbone modules, by name prefix, that are not trained (LAC: conv1, bn1, layer1)."""
+    """Backbone modules that are not trained, by their whole names, with all that is in them (LAC: conv1, bn1, layer1):
+    ``layer1`` is neither ``layer10`` nor ``layer2.0.layer1``."""
     ema: Annotated[float, Field(gt=0, lt=1)] | None
     """Decay d of the weights' moving average, warmed up as min(d, (1 + t) / (10 + t)); raw and averaged weights
     compete on val. null: none."""
@@ -247,7 +293,8 @@ class Training(Strict):
     @model_validator(mode="after")
     def _patience_counts_epochs(self) -> Self:
         if self.early_stop.rule == "patience" and self.early_stop.amount < 1:
-            raise ValueError("early_stop.amount counts epochs under `patience`: at least 1")
+            given = self.early_stop.amount
+            raise ValueError(f"early_stop.amount: counts epochs under `patience`, so at least 1 (given: {given})")
         return self
 
 
@@ -271,8 +318,9 @@ class Landscape(Strict):
 
     @model_validator(mode="after")
     def _zero_is_on_the_grid(self) -> Self:
-        if self.points_1d % 2 == 0 or self.points_2d % 2 == 0:
-            raise ValueError("points_1d and points_2d must be odd, so that the trained weights lie on the grid")
+        for key, given in (("points_1d", self.points_1d), ("points_2d", self.points_2d)):
+            if given % 2 == 0:
+                raise ValueError(f"{key}: must be odd, so that the trained weights lie on the grid (given: {given})")
         return self
 
 
@@ -307,7 +355,7 @@ class Grid(Strict):
     def _names_once(self) -> Self:
         for axis, names in self:
             if len(set(names)) != len(names):
-                raise ValueError(f"{axis} names an entry twice: {names}")
+                raise ValueError(f"{axis}: names an entry twice (given: {names})")
             bad = [name for name in names if isinstance(name, str) and not NAME.fullmatch(name)]
             if bad:
                 raise ValueError(f"{axis}: {bad} are not names of [a-z0-9_]")
@@ -481,6 +529,28 @@ class Params(Strict):
         key = f"{stage}.{dataset}" if what is None else f"variants.{stage}.{what}.set.stage"
         return _validated(_SECTIONS[stage], merge(block, change), key), own
 
+    def origin(self, stage: str, dataset: str, method: str, what: str | None, key: str) -> str:
+        """Tell where a setting of a training run comes from, for messages.
+
+        Args:
+            stage: A training stage.
+            dataset: Name of a dataset.
+            method: Name of a method.
+            what: Key of a variant of that stage, or None for a run of the grid.
+            key: Key of the stage's block.
+
+        Returns:
+            Dotted path of the setting in params.yaml: in the last of the blocks that `run` overlays to hold the key.
+        """
+        section, recipes = getattr(self, stage), self._method(method).get(PUBLISHED, {})
+        blocks = {f"{stage}.{name}": section[name] for name in ("default", dataset) if name in section}
+        if self.run(stage, dataset, method, what)[0].protocol == "published":
+            names = [name for name in ("default", dataset) if stage in recipes.get(name, {})]
+            blocks |= {f"methods.{method}.{PUBLISHED}.{name}.{stage}": recipes[name][stage] for name in names}
+        if what is not None:
+            blocks[f"variants.{stage}.{what}.set.stage"] = getattr(self.variants, stage)[what].set.stage
+        return [f"{name}.{key}" for name, block in blocks.items() if key in block][-1]
+
     def keys(self, stage: str, dataset: str, seed: int) -> list[tuple[str, str, str | None]]:
         """List the runs of a training stage at one seed: the grid's first, then variants.
 
@@ -528,12 +598,26 @@ def _block(section: Section, dataset: str, name: str) -> dict[str, Any]:
 
 
 def explain(error: ValidationError, prefix: str) -> str:
-    """Return a pydantic error as one line a fault, each naming its key."""
+    """Return a pydantic error in words.
+
+    Args:
+        error: What a schema raised. A fault of several keys, which a validator of ours found, says itself which key it
+            is about and what was given: ``key: reason``.
+        prefix: Dotted path of what was checked.
+
+    Returns:
+        One line a fault: its key, the reason, and the value that was given where it is short.
+    """
     lines = []
     for fault in error.errors():
         key = ".".join(str(part) for part in (prefix, *fault["loc"]) if part not in ("", "[key]"))
-        given = "" if fault["type"] == "missing" else f" (given: {fault['input']!r})"
-        lines.append(f"{key}: {fault['msg']}{given}")
+        if fault["type"] == "value_error":
+            reason = str(fault.get("ctx", {})["error"])
+            lines.append(f"{key}{'.' if re.match('[a-z0-9_.]+: ', reason) else ': '}{reason}")
+            continue
+        given = repr(fault["input"])
+        hidden = fault["type"] == "missing" or len(given) > SHOWN
+        lines.append(f"{key}: {fault['msg']}{'' if hidden else f' (given: {given})'}")
     return "\n".join(lines)
 
 

@@ -16,18 +16,20 @@ def scores(table: Table, logits: dict[str, np.ndarray]) -> tuple[dict[str, Any],
         logits: (N_split, C) float32 logits of "val" and "test".
 
     Returns:
-        ``{"val": {...}, "test": {...}}`` with ``map``, ``map_absent_zero`` (percent; ``map`` is None without any
-        positive) and ``classes_present``; and one row a class with its supports and average precisions.
+        ``{"labels": ..., "val": {...}, "test": {...}}``, by ``clean`` labels or, where some are not known, by the
+        ``given`` ones, with ``map``, ``map_absent_zero`` (percent; ``map`` is None without any positive) and
+        ``classes_present``; and one row a class with its supports and average precisions.
     """
-    result: dict[str, Any] = {}
+    clean = table.measurable("val") and table.measurable("test")
+    result: dict[str, Any] = {"labels": "clean" if clean else "given"}
     rows: list[dict[str, Any]] = [{"class": name} for name in table.classes]
     for split in ("train", "val", "test"):
         truth = table.truth[table.rows(split)]
         for row, support in zip(rows, truth.sum(0), strict=True):
             row[f"support_{split}"] = int(support)
     for split, values in logits.items():
-        at = table.rows(split)
-        found = mean_average_precision(table.truth[at], values, table.scored[at])
+        truth, scored = table.reference(split)
+        found = mean_average_precision(truth, values, scored)
         result[split] = {
             "map": found["map"],
             "map_absent_zero": found["map_absent_zero"],

@@ -132,6 +132,19 @@ def label_sets(truth: np.ndarray, scored: np.ndarray, single: np.ndarray) -> tup
     return everything, np.where(positive, 1, absent).astype(np.int8)
 
 
+def given(truth: np.ndarray, scored: np.ndarray) -> np.ndarray:
+    """Take labels that are not exhaustive as what is observed.
+
+    Args:
+        truth: (N, C), 1 known present, 0 elsewhere.
+        scored: (N, C) bool, whether the label is known.
+
+    Returns:
+        (N, C) int8: 1 known present, -1 known absent, 0 unknown.
+    """
+    return np.where(scored, np.where(_binary(truth), 1, -1), 0).astype(np.int8)
+
+
 def false_negative_rate(truth: np.ndarray, scored: np.ndarray, observed: np.ndarray) -> dict[str, Any]:
     """Count the false negatives that "unknown means absent" would make, as drawn and as expected of such a draw.
 

@@ -39,7 +39,7 @@ class History:
     state: dict[str, Tensor] = field(default_factory=dict)
     """Network state at the chosen epoch."""
     method: dict[str, Tensor] = field(default_factory=dict)
-    """Method state that the chosen epoch was trained by: before that epoch's `Method.end_epoch`."""
+    """Method state after the chosen epoch's last step, before its `Method.end_epoch`."""
     rows: list[dict[str, Any]] = field(default_factory=list)
     """One row an epoch."""
     val: list[Tensor] = field(default_factory=list)
@@ -47,7 +47,8 @@ class History:
     train: list[Tensor] = field(default_factory=list)
     """(N, C) eval-mode logits of each epoch, where they are kept."""
     pseudo: list[Tensor] = field(default_factory=list)
-    """(N, C) int8 pseudo-labels that each epoch was trained by, where the method has any and logits are kept."""
+    """(N, C) int8 pseudo-labels of each epoch, where the method has any and logits are kept: those that a method stores
+    as they stood in it, those that it makes anew at each step as the epoch's last weights would make them."""
 
 
 class MovingAverage:
@@ -267,7 +268,7 @@ def train(
             labels = method.pseudo_labels(train_logits.to(device), observed, torch.arange(len(images), device=device))
             if labels is not None:
                 history.pseudo.append(labels.cpu())
-        trained_by = cpu_state(method)  # before it looks at the epoch's end: what it decides then trains the next one
+        state = cpu_state(method)  # before it looks at the epoch's end: what it decides then trains the next one
         if "epoch_logits" in method.needs and train_logits is not None:
             method.end_epoch(train_logits.to(device), observed)
 
@@ -283,7 +284,7 @@ def train(
         history.rows.append(row)
         if value > history.best or settings.select == "last":
             history.epoch, history.best = epoch, value
-            history.state, history.method = cpu_state(winner), trained_by
+            history.state, history.method = cpu_state(winner), state
         tqdm.write(f"{name}  epoch {epoch}/{total}  loss {row['loss']:.4f}  val {value:.2f}")
         if checkpoint:
             method.flush()

@@ -38,11 +38,14 @@ from pipeline.config import (
     explain,
     load,
 )
-from pipeline.table import SPLITS, SourceError
+from pipeline.storage import StorageError
+from pipeline.table import SPLITS, SourceError, Table, read_table
 
 RUN_FOLDERS = ("runs", "analyses")
 SETTINGS_MODULES = {"__future__", "collections", "math", "pathlib", "pipeline", "pydantic", "re", "typing"}
 """Top-level modules that a settings schema may draw on: they load fast."""
+OUR_MODULES = {"pipeline.config", "pipeline.layout", "pipeline.own_data"}
+"""Of ours, those that it may."""
 CONTINUES = {"finetune": "linear_init", "lac": "end_to_end"}
 """Training stages that start from another stage's network."""
 OF_PICTURES = frozenset({"maps", "geometry"})
@@ -100,13 +103,12 @@ def _settings(tree: ast.Module, label: str) -> type[Strict]:
     chosen = [node for node in tree.body if wanted.intersection(_defined(node))]
     for node in chosen:
         modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        if isinstance(node, ast.ImportFrom):
+            whole = node.module == "pipeline"  # then each name is a module
+            modules += [f"pipeline.{alias.name}" for alias in node.names] if whole else [node.module or ""]
         for module in modules:
-            if (
-                module.split(".")[0] not in SETTINGS_MODULES
-                or module.startswith("pipeline.")
-                and module != "pipeline.config"
-            ):
+            ours = module.startswith("pipeline.")
+            if module.split(".")[0] not in SETTINGS_MODULES or (ours and module not in OUR_MODULES):
                 raise ConfigError(f"{label}: class Settings draws on `{module}`, which the preflight does not load")
     space: dict[str, Any] = {"__name__": label}
     exec(compile(ast.Module(chosen, []), label, "exec"), space)
@@ -217,17 +219,49 @@ def _raw_problems(root: Path, params: Params, dataset: str) -> list[str]:
     name = block["source"]
     source = importlib.import_module(f"pipeline.sources.{name}")
     settings = source.Settings.model_validate(block)
+    folder = root / "data" / "prepare" / dataset
     try:
-        table = source.read(settings, root).table
         now = source.fingerprint(settings, root)
-    except (SourceError, OSError) as error:
+        then = _recorded(folder / "report.json", "raw_sha256")
+        stays = not _will_rerun(root, params, "prepare", dataset)
+        unchanged = then == now and stays and (folder / "table.h5").is_file()
+        table = read_table(folder / "table.h5") if unchanged else source.read(settings, root).table
+    except (SourceError, StorageError, OSError) as error:
         return [f"{key}: {line}" for line in str(error).splitlines()]
     if empty := [name for name in SPLITS if not len(table.rows(name))]:
         return [f"{key}: no image in {' and '.join(empty)}"]
-    then = _recorded(root / "data" / "prepare" / dataset / "report.json", "raw_sha256")
-    if then not in (None, now) and not _will_rerun(root, params, "prepare", dataset):
+    if then not in (None, now) and stays:
         return [f"{key}: raw data of {dataset} changed since prepare ran: dvc repro -f prepare@{dataset}"]
-    return []
+    return _label_problems(params, dataset, table)
+
+
+def _label_problems(params: Params, dataset: str, table: Table) -> list[str]:
+    """Tell which settings ask for more, or less, than labels that are exhaustive or not can give.
+
+    Returns:
+        One line for each setting.
+    """
+    problems = []
+    protocol = params.settings("simulate", dataset).protocol
+    if (protocol == "given") == table.exhaustive:
+        are, use = ("", "literature or seeded") if table.exhaustive else (" not", "given")
+        problems.append(
+            f"simulate.protocol: {protocol}, but the labels of {dataset} are{are} exhaustive; set it to {use}"
+        )
+    if table.measurable("val"):
+        return problems
+    for stage in TRAINING_STAGES:
+        for _, method, variant in (run for seed in params.grid.seeds for run in params.keys(stage, dataset, seed)):
+            try:
+                select = params.run(stage, dataset, method, variant)[0].select
+            except ConfigError:  # said where runs are checked
+                continue
+            if select == "clean":
+                at = params.origin(stage, dataset, method, variant, "select")
+                problems.append(
+                    f"{at}: clean, but the labels of {dataset} are not exhaustive; set it to observed or last"
+                )
+    return list(dict.fromkeys(problems))
 
 
 def _backbone_problems(root: Path, params: Params, dataset: str) -> list[str]:
@@ -301,32 +335,35 @@ def _run_problems(root: Path, params: Params, stage: str, dataset: str, method: 
     except ConfigError as error:
         yield from str(error).splitlines()
         return
-    block = f"{stage}.{dataset}"
+
+    def at(key: str) -> str:
+        return params.origin(stage, dataset, method, what, key)
+
     if stage == "linear_init":
         if len(facts.views) > 1:
             yield f"{where}: `{method}` compares {len(facts.views)} views of an image; cached features hold no views"
         if settings.head.kind != "linear":
-            yield f"{block}.head: `{settings.head.kind}` reads maps; cached features hold none"
-        if settings.crop < 1 or settings.freeze:
-            yield f"{where}: {block}.crop and .freeze concern images and backbone; cached features have neither"
+            yield f"{at('head')}: `{settings.head.kind}` reads maps; cached features hold none"
+        for key in [key for key, asked in (("crop", settings.crop < 1), ("freeze", settings.freeze)) if asked]:
+            yield f"{at(key)}: concerns images or backbone; cached features have neither ({where})"
         if settings.flip and not params.settings("features", dataset).mirrored:
-            yield f"{block}.flip: needs the mirrored view in the feature cache (features.{dataset}.mirrored)"
+            yield f"{at('flip')}: needs the mirrored view in the feature cache (features.{dataset}.mirrored)"
         if pictures := sorted(facts.needs & OF_PICTURES):
             yield f"{where}: `{method}` needs {' and '.join(pictures)} of pictures; cached features hold none"
     elif "strong" in facts.views and settings.strong is None:
-        yield f"{block}.strong: is null, and `{method}` ({where}) asks for a strong view"
+        yield f"{at('strong')}: is null, and `{method}` ({where}) asks for a strong view"
     if unmet := sorted(facts.needs - available(stage, settings) - (OF_PICTURES if stage == "linear_init" else set())):
-        yield f"{where}: `{method}` needs {', '.join(unmet)}, which {block}.head `{settings.head.kind}` does not give"
+        yield f"{where}: `{method}` needs {', '.join(unmet)}, which {at('head')} `{settings.head.kind}` does not give"
     if "expected_positives" in facts.needs and dataset not in params.expected_positives:
         yield f"expected_positives.{dataset}: is missing, and `{method}` ({where}) needs it"
     if stage in CONTINUES:
         start = params.variants.finetune[what].start if stage == "finetune" and what else method
-        first = _first(root) if stage == "lac" else start
-        heads = _heads(params, CONTINUES[stage], dataset, [first] if first else [])
-        if heads and not any(_may_start(stage, settings.head, one) for one in heads):
+        first, before = _first(root) if stage == "lac" else start, CONTINUES[stage]
+        head = _head(params, before, dataset, first)
+        if first is not None and head is not None and not _may_start(stage, settings.head, head):
             yield (
-                f"{block}.head: differs from {CONTINUES[stage]}.{dataset}.head, whose weights it starts from "
-                f"(`{settings.head.kind}` from {' or '.join(sorted({f'`{one.kind}`' for one in heads}))}, {where})"
+                f"{at('head')}: differs from {params.origin(before, dataset, first, None, 'head')}, whose weights it "
+                f"starts from (`{settings.head.kind}` from `{head.kind}`, {where})"
             )
 
 
@@ -346,15 +383,12 @@ def _may_start(stage: str, head: Head, before: Head) -> bool:
     return head == before or (stage == "finetune" and {head.kind, before.kind} in SAME_WEIGHTS)
 
 
-def _heads(params: Params, stage: str, dataset: str, methods: list[str]) -> list[Head]:
-    """Return the heads that runs of a stage train; a run that is not valid has none, and is named elsewhere."""
-    heads = []
-    for method in methods:
-        try:
-            heads.append(params.run(stage, dataset, method)[0].head)
-        except ConfigError:
-            continue
-    return heads
+def _head(params: Params, stage: str, dataset: str, method: str | None) -> Head | None:
+    """Return the head that a run of a stage trains; None for no run, or for one that is not valid (named elsewhere)."""
+    try:
+        return params.run(stage, dataset, method)[0].head if method else None
+    except ConfigError:
+        return None
 
 
 def run_problems(root: Path, params: Params) -> list[str]:

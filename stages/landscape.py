@@ -1,13 +1,13 @@
 """Take the loss landscape around one trained network: ``python -m stages.landscape DATASET METHOD SEED``.
 
 Reads images, labels and {weights.pt, method.pt, logits.h5} of runs/<stage>/<dataset>-<method>-<seed>/, where
-<stage> is finetune; writes analyses/landscape/<dataset>-<method>-<seed>/. The loss is the method's own, with
-the state that the run left in method.pt: labels that it stored enter. The images are one fixed sample of the training
-split, without augmentation, in row order, the same for all methods; so are the Gaussian draws of the directions. A
-method of several views gets the same picture as every view.
+<stage> is finetune; writes analyses/landscape/<dataset>-<method>-<seed>/. The loss is the method's own, with the
+state that the run left in method.pt: labels that it stored enter. A norm of weights is of those that the run trained.
+The images are one fixed sample of the training split, without augmentation, in row order, the same for all methods; so
+are the Gaussian draws of the directions. A method of several views gets the same picture as every view.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ def landscape(root: Path, dataset: str, method: str, seed: int) -> None:
     """
     params = config.load(root / "params.yaml")
     settings = params.settings("landscape", dataset)
+    training, own = params.run(STAGE, dataset, method)
     key = f"{dataset}-{method}-{seed}"
     run = root / "runs" / STAGE / key
     table = read_table(root / "data" / "prepare" / dataset / "table.h5")
@@ -49,8 +50,9 @@ def landscape(root: Path, dataset: str, method: str, seed: int) -> None:
 
     observed = _observed(root / "data" / "simulate" / dataset / "observed.h5", base.load(method).labels, train)
     network = networks.restore(run / "weights.pt").to(device)
+    network.freeze(training.freeze, training.batch_norm == "frozen")  # as in training, so that the same weights count
     known = problem(params, dataset, table.classes, observed, network.architecture["width"])
-    charged = base.build(method, params.method(method, dataset), known).to(device).eval()
+    charged = base.build(method, own, known).to(device).eval()
     state = storage.read_torch(run / "method.pt")
     charged.load_state_dict(state)
 
@@ -60,7 +62,10 @@ def landscape(root: Path, dataset: str, method: str, seed: int) -> None:
     batches = [pictures.plain(index[part]).to(device) for part in inputs.batches(len(index), settings.batch_size)]
     difference = _stored_difference(run / "logits.h5", network, batches, index)
 
-    loss = own_loss(charged, torch.from_numpy(observed[index]).to(device), torch.from_numpy(index).to(device))
+    in_training = set(map(id, network.weights()))
+    trained = [name for name, each in network.named_parameters() if id(each) in in_training]
+    labels, rows = torch.from_numpy(observed[index]).to(device), torch.from_numpy(index).to(device)
+    loss = own_loss(charged, labels, rows, trained)
     raw = {axis: landscapes.raw_directions(network, _stream(settings.direction_seed, axis)) for axis in ("x", "y")}
     weights = {name: parameter.detach() for name, parameter in network.named_parameters()}
     x, y = (landscapes.filter_normalise(raw[axis], weights) for axis in ("x", "y"))
@@ -104,7 +109,7 @@ def sample(n: int, size: int, seed: int, dataset: str) -> np.ndarray:
     return np.sort(generator.choice(n, size=min(n, size), replace=False)).astype(np.int64)
 
 
-def own_loss(method: Method, observed: Tensor, index: Tensor) -> landscapes.Loss:
+def own_loss(method: Method, observed: Tensor, index: Tensor, trained: Sequence[str]) -> landscapes.Loss:
     """Return the method's loss over all images at once, of outputs and parameters.
 
     Args:
@@ -112,6 +117,7 @@ def own_loss(method: Method, observed: Tensor, index: Tensor) -> landscapes.Loss
             same random stream, whatever the method writes or draws while it is called.
         observed: (B, C) labels that the method was given.
         index: (B,) rows of the training split.
+        trained: Names of the weights that the method is given where it asks for parameters: those in training.
 
     Returns:
         The loss for the landscape.
@@ -123,7 +129,7 @@ def own_loss(method: Method, observed: Tensor, index: Tensor) -> landscapes.Loss
     def loss(outputs: Mapping[str, Tensor], parameters: Mapping[str, Tensor]) -> float:
         method.load_state_dict(state)
         given: dict[str, Any] = {name: tensor.expand(views, *tensor.shape) for name, tensor in outputs.items()}
-        given["parameters"] = tuple(each for each in parameters.values() if each.ndim > 1)
+        given["parameters"] = tuple(parameters[name] for name in trained)
         if "geometry" in method.needs:
             given["geometry"] = whole.expand(views, len(index), 5)
         with torch.no_grad(), torch.random.fork_rng():

@@ -9,6 +9,7 @@ import importlib
 import os
 import pkgutil
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 from pydantic import ValidationError
 
 import pipeline.sources
-from pipeline import config, images, storage
+from pipeline import checkpoint, config, packing, storage
 from pipeline.table import SPLITS, Dataset, SourceError, Table, write_table
 from stages import entry
 
@@ -47,17 +48,39 @@ def prepare(root: Path, dataset: str) -> None:
         settings, root
     )  # before the lists are read: what changes meanwhile is told by the next check
     data = source.read(settings, root)
-    empty = [name for name in SPLITS if not len(data.table.rows(name))]
-    if empty:
-        counts = ", ".join(f"{len(data.table.rows(name))} {name}" for name in SPLITS)
-        raise SourceError(f"prepare.{dataset}: no image in {' and '.join(empty)} ({counts})")
+    _refuse_an_empty_split(dataset, data.table)
     folder = root / "data" / "prepare" / dataset
-    packed = images.pack(data, settings.size, folder / "images.h5", source=settings.source, workers=_workers())
+    same = {**settings.model_dump(exclude={"bad_images"}), "raw": raw, "paths": data.table.paths}
+    place = checkpoint.scratch(root) / f"prepare-{dataset}" / checkpoint.fingerprint(same, [])
+    with checkpoint.Checkpoint(place) as point:
+        packed = packing.pack(
+            data,
+            settings.size,
+            folder / "images.h5",
+            source=settings.source,
+            bad_images=getattr(settings, "bad_images", "stop"),  # a source that draws its pictures has no bad ones
+            checkpoint=point,
+            workers=_workers(),
+        )
+    data = replace(data, table=data.table.take(packed.rows))
+    _refuse_an_empty_split(dataset, data.table)
     write_table(folder / "table.h5", data.table)
     report = {"dataset": dataset, "source": settings.source, "size": settings.size, "raw_sha256": raw}
     report |= _report(data, packed)
     storage.write_json(folder / "report.json", report)
     storage.write_summary(folder / "summary.md", f"Dataset {dataset}", _summary(report, data.table))
+
+
+def _refuse_an_empty_split(dataset: str, table: Table) -> None:
+    """Refuse a table that leaves nothing to train on, choose by or test on.
+
+    Raises:
+        SourceError: As said.
+    """
+    counts = {name: len(table.rows(name)) for name in SPLITS}
+    if empty := [name for name, count in counts.items() if not count]:
+        found = ", ".join(f"{count} {name}" for name, count in counts.items())
+        raise SourceError(f"prepare.{dataset}: no image in {' and '.join(empty)} ({found})")
 
 
 def _source(name: Any, dataset: str) -> ModuleType:
@@ -84,10 +107,15 @@ def _workers() -> int | None:
     return int(text) if text else None
 
 
-def _report(data: Dataset, packed: images.Packed) -> dict[str, Any]:
+def _report(data: Dataset, packed: packing.Packed) -> dict[str, Any]:
     """Return what report.json says beside the settings."""
     table = data.table
     splits, warnings = {}, list(data.report.get("warnings", []))
+    if not table.exhaustive:
+        told = "test is labelled in full, so its scores are true ones"
+        if not table.measurable("test"):
+            told = "no score is against the truth; a sample labelled in full, as its own test split, would tell"
+        warnings.append(f"the labels are not exhaustive: what is not given is unknown; {told}")
     support = {}
     for name in SPLITS:
         rows = table.rows(name)
@@ -108,15 +136,22 @@ def _report(data: Dataset, packed: images.Packed) -> dict[str, Any]:
             )
         if splits[name]["without_positive"]:
             warnings.append(f"{name}: {splits[name]['without_positive']} images have no positive label at all")
+    if packed.unusable:
+        warnings.append(
+            f"{len(packed.unusable)} images are left out, because their files cannot be used; a published draw of"
+            " labels is that of the whole list, so these labels are others"
+        )
     duplicates = _duplicates(table, packed.duplicates)
     if duplicates["across_splits"]:
         warnings.append(f"{duplicates['across_splits']} groups of equal pictures lie across splits: test is not unseen")
     if duplicates["with_different_labels"]:
         warnings.append(f"{duplicates['with_different_labels']} groups of equal pictures have different labels")
     if odd := len(packed.notes.get("tiny", [])):
-        warnings.append(f"{odd} pictures have a side below {images.TINY} pixels: placeholders?")
+        warnings.append(f"{odd} pictures have a side below {packing.TINY} pixels: placeholders?")
     return {
         "read": {key: value for key, value in data.report.items() if key != "warnings"},
+        "exhaustive": table.exhaustive,
+        "unusable": {"count": len(packed.unusable), "first": list(packed.unusable.values())[:SHOWN]},
         "splits": splits,
         "classes": [
             {"name": name}
@@ -168,7 +203,14 @@ def _summary(report: dict[str, Any], table: Table) -> list[str]:
         "## Splits",
         "",
         *_table(
-            ("split", "images", "labels per image", "without a positive", "classes present", "cells of unknown truth"),
+            (
+                "split",
+                "images",
+                f"labels per image{'' if table.exhaustive else ' (given)'}",
+                "without a positive",
+                "classes present",
+                "cells of unknown truth",
+            ),
             (
                 (
                     name,
@@ -196,6 +238,7 @@ def _summary(report: dict[str, Any], table: Table) -> list[str]:
         "",
         *([f"- {note}: {found['count']}" for note, found in report["notes"].items()] or ["- nothing odd"]),
         f"- groups of equal pictures: {report['duplicates']['groups']}",
+        *(f"- left out: {reason}" for reason in report["unusable"]["first"]),
         "",
         "## Files",
         "",

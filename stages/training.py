@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from pipeline import config, evaluate, images, search, seeds, storage
-from pipeline.checkpoint import Checkpoint, fingerprint, scratch
+from pipeline import checkpoint, config, evaluate, images, search, seeds, storage
+from pipeline.checkpoint import Checkpoint
 from pipeline.inputs import ImageInputs, Inputs, predict
 from pipeline.methods import base
 from pipeline.metrics import mean_average_precision
@@ -22,6 +22,10 @@ from pipeline.train import History, TrainingError, train
 from stages import entry
 from stages.problem import problem
 
+GIVEN = (
+    "Scores are against the given labels, which are not exhaustive: what was not given counts as absent. They are no"
+    " measure of the network's worth; they tell networks on the same labels apart, roughly."
+)
 BUDGET = 1 << 28  # values of epoch logits a run may keep; a gigabyte of float32
 
 
@@ -118,17 +122,17 @@ def execute(
     base.build(run.method, run.own, known)  # bad settings stop here
     splits = inputs(network)
     base.check_needs(run.method, kind, network.provides() | splits["train"].provides | {"epoch_logits", "disk"})
-    code = [*Path(__file__).parent.glob("*.py"), *(Path(__file__).parents[1] / "pipeline").rglob("*.py")]
     also = [run.root / "data" / "prepare" / run.dataset / "table.h5", *([inherited] if inherited else [])]
     values = [run.settings.model_dump(), run.own, known.expected_positives, run.seed, run.stage]
-    print_ = fingerprint(values, [*reads, *also, *code])
+    print_ = checkpoint.fingerprint(values, [*reads, *also, *code(run.stage, run.method)])
+    place = checkpoint.scratch(run.root) / f"{run.stage}-{run.key}"
+    _sort_out(run, place, print_)
 
     checkpoints: list[Checkpoint] = []
 
     def fit(rate: float, epochs: int | None) -> tuple[History, Network, base.Method]:
         network, method = _fresh(run, make), base.build(run.method, run.own, known)
-        name = f"{run.stage}-{run.key}-{print_}-{rate:g}-{epochs}.pt"
-        checkpoints.append(Checkpoint(scratch(run.root) / name))
+        checkpoints.append(Checkpoint(place / f"{print_}-{rate:g}-{epochs}"))
         try:
             history = train(
                 network,
@@ -147,11 +151,11 @@ def execute(
                 checkpoint=checkpoints[-1],
             )
         except TrainingError as error:
+            checkpoints[-1].discard()  # from there it would diverge again; an interrupted search repeats it whole
             if run.settings.learning_rate != "grid":
                 raise
             tqdm.write(f"{error}; the search goes on without this rate")
             history = History()  # no epoch, and a score below any other
-            checkpoints[-1].path.unlink(missing_ok=True)  # its folder goes too: an interrupted search repeats it whole
         checkpoints[-1].empty()  # a finished trial's, before the next one fills another
         return history, network, method
 
@@ -165,8 +169,38 @@ def execute(
     method.eval()  # what is stored of its cells is what it holds, not what one more step would make of them
     logits = {split: predict(network, splits[split], run.settings.batch_size * 8, device) for split in at}
     _store(run, network, method, history, rate, trials, logits, labels, reads)
-    for checkpoint in checkpoints:
-        checkpoint.discard()
+    for each in checkpoints:
+        each.discard()
+
+
+def code(stage: str, method: str) -> list[Path]:
+    """List the source files that may decide a run.
+
+    Args:
+        stage: Training stage.
+        method: Name of the method.
+
+    Returns:
+        What a training stage may import: no other stage or method, no source of data, audit or report.
+    """
+    stages, pipeline = Path(__file__).parent, Path(__file__).parents[1] / "pipeline"
+    named = [stages / f"{name}.py" for name in (stage, "training", "problem", "entry")]
+    named += [pipeline / "methods" / f"{name}.py" for name in ("base", method)]
+    return [*named, *pipeline.glob("*.py"), *(pipeline / "networks").glob("*.py")]
+
+
+def _sort_out(run: Job, folder: Path, fingerprint: str) -> None:
+    """Delete what interrupted runs of this key left that cannot be resumed, and say what there is."""
+    left = checkpoint.abandoned(folder)
+    stale = [path for path in left if not path.name.startswith(f"{fingerprint}-")]
+    if stale:
+        tqdm.write(
+            f"{run.stage} {run.key}: deleting {checkpoint.describe(stale)}, left by an interrupted run with other "
+            f"settings, inputs or code in {folder}"
+        )
+    if kept := [path for path in left if path not in stale]:
+        tqdm.write(f"{run.stage} {run.key}: going on with an interrupted run ({checkpoint.describe(kept)})")
+    checkpoint.remove(stale)
 
 
 def scorer(run: Job, single: np.ndarray) -> Callable[[np.ndarray], float]:
@@ -182,10 +216,13 @@ def scorer(run: Job, single: np.ndarray) -> Callable[[np.ndarray], float]:
     Raises:
         ConfigError: No class has a positive in the validation split, so no epoch can be chosen by it.
     """
-    rows = run.table.rows("val")
-    clean = run.settings.select != "observed"
-    truth = run.table.truth[rows] if clean else (single[rows] == 1).astype(np.int8)
-    scored = run.table.scored[rows] if clean else None
+    if run.settings.select == "clean" and not run.table.measurable("val"):
+        raise config.ConfigError(
+            f"{run.stage}.select: clean, but the labels of {run.dataset} are not exhaustive; set it to observed or last"
+        )
+    truth, scored = run.table.reference("val")
+    if run.settings.select == "observed":
+        truth, scored = (single[run.table.rows("val")] == 1).astype(np.int8), None
     if not truth.any():
         raise config.ConfigError(f"{run.stage}.select: the validation split of {run.dataset} has no positive label")
 
@@ -258,7 +295,7 @@ def _store(
 
 
 def _store_labels(path: Path, method: base.Method, history: History, logits: np.ndarray, labels: np.ndarray) -> None:
-    """Store what the method believes of every training cell, and the pseudo-labels that each epoch was trained by."""
+    """Store what the method believes of every training cell, and the pseudo-labels of each epoch (`History.pseudo`)."""
     device = next(method.buffers()).device
     values, observed = torch.from_numpy(logits).to(device), torch.from_numpy(labels).to(device)
     index = torch.arange(len(labels), device=device)
@@ -285,18 +322,19 @@ def _store_labels(path: Path, method: base.Method, history: History, logits: np.
 
 
 def _epoch_rows(run: Job, history: History) -> list[dict[str, Any]]:
-    val, train_ = run.table.rows("val"), run.table.rows("train")
+    truth, scored = run.table.reference("val")
+    train_truth, train_scored = run.table.reference("train")
     rows = []
     for position, row in enumerate(history.rows):
         shown = {key: value for key, value in row.items() if not key.startswith("score")}
-        found = mean_average_precision(run.table.truth[val], history.val[position].numpy(), run.table.scored[val])
+        found = mean_average_precision(truth, history.val[position].numpy(), scored)
         shown |= {"val_map": found["map"], "val_map_absent_zero": found["map_absent_zero"]}
         shown["val_score"] = row["score"]
         shown["val_score_average"] = row.get("score_average")
         shown["train_map"] = None
         if history.train:
             kept = history.train[position].numpy()
-            shown["train_map"] = mean_average_precision(run.table.truth[train_], kept, run.table.scored[train_])["map"]
+            shown["train_map"] = mean_average_precision(train_truth, kept, train_scored)["map"]
         rows.append({**shown, "selected": int(row["epoch"] == history.epoch)})
     return rows
 
@@ -321,12 +359,14 @@ def _summary(
         f"| val | {shown['val']} | {val['map_absent_zero']:.2f} | {val['classes_present']} |",
         f"| test | {shown['test']} | {test['map_absent_zero']:.2f} | {test['classes_present']} |",
         "",
+        *([GIVEN, ""] if metrics["labels"] == "given" else []),
         f"Epoch {history.epoch} of {len(history.rows)} was chosen ({run.settings.select} labels), with its "
         f"{metrics['weights']} weights; learning rate {rate:g} (val mAP by rate: {tried}).",
         "",
         "- `logits.h5`: logits of train, val and test at the chosen epoch; `epochs_val`, `epochs_train` by epoch",
-        "- `labels.h5`: belief and weight of every training cell; pseudo-labels in force during each epoch (those that "
-        "a method does not store are what the weights at its end would label)",
+        "- `labels.h5`: belief and weight of every training cell; pseudo-labels of each epoch. A method that stores "
+        "them was trained by these; of one that makes them anew at each step, they are what the epoch's last weights "
+        "would label",
         "- `epochs.tsv`, `search.tsv`, `per_class.tsv`, `metrics.json`: tables and scores; mAP in percent, "
         "AP in [0, 1]",
         "- `weights.pt`, `method.pt`: network and method state; `provenance.json`: inputs, settings, versions",

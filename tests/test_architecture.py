@@ -12,13 +12,15 @@ from pipeline.methods import base
 
 ORDER = """
     storage config seeds batch cells metrics single_positive
-    table
+    table parts.*
+    layout
+    own_data
     images checkpoint augment sources.* methods.base networks.small networks.linear networks.label_transformer
-    inputs networks.backbone networks.boosted networks.label_embedding networks.bottleneck
+    inputs packing networks.backbone networks.boosted networks.label_embedding networks.bottleneck
     networks.network
     features pretrain methods.*
     train evaluate search
-    audits.* show catalogue
+    audits.* show catalogue own_profile
     report.*
     cli
     stages.entry stages.problem

@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import sys
 import time
@@ -36,7 +37,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture
 def point(tmp_path: Path) -> Iterator[Checkpoint]:
-    made = Checkpoint(tmp_path / "deep" / "run.pt", 20)
+    made = Checkpoint(tmp_path / "deep" / "run", 20)
     yield made
     made.discard()
 
@@ -64,14 +65,18 @@ def test_it_is_written_once_an_interval(clock: list[float], point: Checkpoint) -
 def test_success_removes_every_trace(clock: list[float], point: Checkpoint) -> None:
     clock[0] += 30
     point.save({})
-    assert list(point.path.parent.iterdir())
+    (point.folder / "heat").write_bytes(b"hot")
+    (point.path / ".state.pt.77.tmp").write_bytes(b"PK")  # a process was killed while it wrote
+    other = Checkpoint(point.path.with_name("other"), 20)
     point.discard()
-    assert list(point.path.parent.iterdir()) == []
+    assert list(point.path.parent.iterdir()) == [other.path]
+    other.discard()
+    assert not point.path.parent.exists()
 
 
 def test_a_damaged_file_is_named(clock: list[float], point: Checkpoint) -> None:
-    point.path.write_bytes(b"PK\x03\x04 cut")
-    with pytest.raises(StorageError, match="run.pt"):
+    (point.path / "state.pt").write_bytes(b"PK\x03\x04 cut")
+    with pytest.raises(StorageError, match="run/state.pt"):
         point.load()
 
 
@@ -88,35 +93,73 @@ def test_it_is_written_at_once_where_that_is_asked_for(clock: list[float], point
     assert point.load() == {"step": 4}
 
 
-def test_a_folder_lies_beside_the_file_outlives_a_crash_and_goes_with_it(tmp_path: Path) -> None:
-    path = tmp_path / "scratch" / "finetune-digits-0.003-None.pt"
-    first, other = Checkpoint(path, 0), Checkpoint(path.with_name("finetune-digits-0.01-None.pt"), 0)
-    assert sorted(each.name for each in path.parent.iterdir()) == [
-        "finetune-digits-0.003-None.lock",
-        "finetune-digits-0.01-None.lock",
-    ], "no folder unless one is asked for"
-    assert first.folder.is_dir() and first.folder.parent == path.parent and first.folder != other.folder
+def test_large_state_outlives_a_crash_and_goes_with_the_rest(tmp_path: Path) -> None:
+    path = tmp_path / "finetune-digits-scl-0" / "0123-0.003-None"
+    first, other = Checkpoint(path, 0), Checkpoint(path.with_name("0123-0.01-None"), 0)
+    assert [[file.name for file in each.path.iterdir()] for each in (first, other)] == [["lock"], ["lock"]]
+    assert first.folder.is_dir() and first.folder.parent == path and first.folder != other.folder
     (first.folder / "heat").write_bytes(b"hot")
     first.save({})
     first._lock.close()  # as the system does when a process ends
     again = Checkpoint(path, 0)
     assert (again.folder / "heat").read_bytes() == b"hot"
+    again.empty()
+    assert sorted(file.name for file in path.iterdir()) == ["lock", "state.pt"]
+    again.empty()
     again.discard()
-    assert other.folder.is_dir() and not again.path.exists()
+    assert other.folder.is_dir() and not path.exists()
     other.discard()
-    assert list(path.parent.iterdir()) == []
+
+
+# ---------------------------------------------------------------------------------------------- what was abandoned
+def leave(path: Path, size: int, age: float) -> None:
+    """Write what an interrupted run leaves, as old as it is."""
+    made = Checkpoint(path, 0)
+    (made.folder / "heat").write_bytes(os.urandom(size))
+    made._lock.close()
+    for file in path.rglob("*"):
+        os.utime(file, (time.time() - age, time.time() - age))
+
+
+def test_what_is_abandoned_is_told_and_deleted_unless_it_is_in_use(tmp_path: Path) -> None:
+    run = tmp_path / "lac-digits-lac-0"
+    assert checkpoint.abandoned(run) == []
+    paths = [run / name for name in ("aa-0.1-None", "aa-1e-05-None", "bb-0.1-2")]
+    for path, size, age in zip(paths, (1 << 20, 3 << 20, 5 << 20), (7200, 86400 * 3, 86400 * 9), strict=True):
+        leave(path, size, age)
+    (run / "a file").write_text("of someone")
+    held = Checkpoint(run / "cc-0.1-None", 0)
+    assert checkpoint.abandoned(run) == paths
+    assert re.fullmatch(r"9\.4\d? MB, last written 2\.0 hours ago", checkpoint.describe(paths))
+    for _ in range(2):  # looking makes it no younger
+        assert re.fullmatch(r"8\.(39|4\d?) MB, last written 3 days ago", checkpoint.describe(paths[1:]))
+    checkpoint.remove([paths[2], held.path])
+    assert checkpoint.abandoned(run) == paths[:2] and held.path.is_dir()
+    held.discard()
+    (run / "a file").unlink()
+    checkpoint.remove(paths[:2])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_space_is_what_the_disk_gives(tmp_path: Path) -> None:
+    path = tmp_path / "run" / "aa"
+    made = Checkpoint(path, 0)
+    with open(made.folder / "heat", "wb") as file:
+        file.truncate(1 << 40)  # sparse
+    made._lock.close()
+    assert re.fullmatch(r"[0-9.]+ MB, last written 0\.0 hours ago", checkpoint.describe([path]))
 
 
 # ---------------------------------------------------------------------------------------------- one process a run
 def test_a_second_process_is_refused_until_the_first_ends(tmp_path: Path, repository: Path) -> None:
-    path = tmp_path / "run.pt"
+    path = tmp_path / "runs" / "run"
     first = Checkpoint(path, 0)
     command = [sys.executable, "-c", HOLD, str(path)]
     second = subprocess.run(command, cwd=repository, capture_output=True, text=True)
-    assert second.returncode == 1 and second.stderr.strip() == f"{path}: another process is training this run"
-    with pytest.raises(StorageError, match="run.pt: another process is training this run"):
+    assert second.returncode == 1 and second.stderr.strip() == f"{path}: another process is at this run"
+    with pytest.raises(StorageError, match="run: another process is at this run"):
         Checkpoint(path, 0)
-    Checkpoint(tmp_path / "another.pt", 0).discard()
+    Checkpoint(path.with_name("another"), 0).discard()
     first.discard()
 
     third = subprocess.Popen(command, cwd=repository, stdout=subprocess.PIPE, text=True)
@@ -138,11 +181,19 @@ def test_a_second_process_is_refused_until_the_first_ends(tmp_path: Path, reposi
 
 
 # ---------------------------------------------------------------------------------------------- where and which
-def test_the_folder_comes_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_comes_from_the_environment_and_is_of_one_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("SPML_SCRATCH", raising=False)
     assert scratch(tmp_path) == tmp_path / ".pipeline" / "checkpoints"
     monkeypatch.setenv("SPML_SCRATCH", str(tmp_path / "elsewhere"))
-    assert scratch(tmp_path) == tmp_path / "elsewhere"
+    projects = [tmp_path / "a" / "spml", tmp_path / "b" / "spml"]
+    found = [scratch(project) for project in projects]
+    assert len(set(found)) == 2 and {path.parent for path in found} == {tmp_path / "elsewhere"}
+    assert all(path.name.startswith("spml-") for path in found)
+    projects[1].mkdir(parents=True)
+    monkeypatch.chdir(projects[1])
+    assert scratch(Path(".")) == found[1]
 
 
 def test_a_fingerprint_changes_with_any_setting_and_any_file(tmp_path: Path) -> None:
@@ -189,13 +240,3 @@ def test_a_large_file_counts_by_size_and_time(tmp_path: Path, monkeypatch: pytes
     path.write_bytes(b"123456")
     os.utime(path, ns=(10**18, 10**18))
     assert found != fingerprint([], [path])
-
-
-def test_a_folder_is_emptied_without_the_file(tmp_path):
-    checkpoint = Checkpoint(tmp_path / "run.pt", 0)
-    checkpoint.save({"epoch": 1})
-    (checkpoint.folder / "heat").write_bytes(b"1")
-    checkpoint.empty()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.lock", "run.pt"]
-    checkpoint.empty()
-    checkpoint.discard()

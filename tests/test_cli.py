@@ -1,4 +1,4 @@
-"""``spml show``: what it prints of each kind of output, now and as of an earlier commit; ``spml methods``."""
+"""``spml show``: what it prints of each kind of output, now and as of an earlier commit; the other verbs."""
 
 import hashlib
 import json
@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 
 from pipeline import cli, storage
+from pipeline.checkpoint import Checkpoint
 
 ENVIRONMENT = os.environ | {
     "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -258,3 +259,33 @@ def test_methods_are_written_into_a_file(here: Path, capsys: pytest.CaptureFixtu
     for name, words in (("empty.md", "empty.md: no table of methods"), ("gone.md", "gone.md: ")):
         assert cli.main(["methods", "--write", name]) == 1
         assert words in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------------------------------------- scratch
+def test_what_interrupted_runs_left_is_listed_and_cleared(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPML_SCRATCH", raising=False)
+    place = Path(".pipeline") / "checkpoints"
+
+    def told(*words: str) -> list[str]:
+        assert cli.main(["scratch", *words]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    assert told() == [".pipeline/checkpoints: 0 interrupted runs"]
+    made = [
+        Checkpoint(place / name, 0)
+        for name in ("finetune-digits-scl-0/aa-0.1-None", "finetune-digits-scl-0/bb-0.1-2", "lac-digits-lac-0/cc-1-2")
+    ]
+    for each in made:
+        (each.folder / "heat").write_bytes(os.urandom(2 << 20))
+    for each in made[:2]:
+        each._lock.close()  # as the system does when a process ends
+    for _ in range(2):
+        first, *rest = told()
+        assert first == ".pipeline/checkpoints: 1 interrupted run" and len(rest) == 1
+        assert rest[0].startswith("finetune-digits-scl-0: 4.") and rest[0].endswith(" MB, last written 0.0 hours ago")
+    assert told("--clear") == [".pipeline/checkpoints: 1 interrupted run deleted", rest[0]]
+    assert list(place.iterdir()) == [made[2].path.parent] and (made[2].path / "disk/heat").exists()
+    assert told("--clear") == [".pipeline/checkpoints: 0 interrupted runs deleted"]
+    made[2].discard()

@@ -98,9 +98,14 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("finetune.default.ema", 1.0, "finetune.default.ema: .*less than 1"),
     ("finetune.default.batch_norm", "eval", "finetune.default.batch_norm"),
     ("finetune.default.select", "test", "finetune.default.select: .*'clean', 'observed' or 'last'"),
-    ("finetune.default.early_stop", {"rule": "patience", "amount": 0.0}, "finetune.default: .*at least 1"),
+    (
+        "finetune.default.early_stop",
+        {"rule": "patience", "amount": 0.0},
+        r"^finetune.default.early_stop.amount: .*at least 1 \(given: 0.0\)$",
+    ),
     ("finetune.default.head", {"kind": "linear", "dim": 4}, "finetune.default.head.linear.dim: Extra inputs"),
-    ("finetune.default.head", {"kind": "conv"}, "finetune.default.head: .*'kind'"),
+    ("finetune.default.head", {"kind": "conv"}, r"finetune.default.head: .*'kind'.* \(given: {'kind': 'conv'}\)"),
+    ("lac.default.head.kind", "conv", "^lac.default.head: [^{]*$"),  # nothing of the block's other keys
     ("finetune.default.head", None, "finetune.default.head"),
     ("finetune.digits", {"epoch": 3}, "finetune.digits.epoch: Extra inputs"),
     ("prepare.other", None, "params.yaml.prepare.other"),
@@ -113,26 +118,34 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("expected_positives.default", {"value": 2.0, "source": "x"}, "expected_positives.default: no dataset"),
     ("prepare.default", {"seed": 1}, "prepare.default: DVC would not notice"),
     ("backbone.default", {"seed": 1}, "backbone.default: DVC would not notice"),
-    ("finetune.default.search.values", [1e-3, 3e-3, 1e-3], "finetune.default.search: .*twice"),
-    ("lac.default.head.dim", 126, "lac.default.head.label_embedding: .*multiple of 4"),
-    ("lac.default.head.heads", 3, r"lac.default.head.label_embedding: .*of heads \(3\)"),
-    ("backbone.digits", {**TIMM, "weights": "file"}, "`file` names the weights exactly where"),
-    ("backbone.digits", {**TIMM, "file": "a.pt"}, "`file` names the weights exactly where"),
+    (
+        "finetune.default.search.values",
+        [1e-3, 3e-3, 1e-3],
+        r"^finetune.default.search.values: .*twice \(given: \[.*\]\)$",
+    ),
+    ("lac.default.head.dim", 126, "lac.default.head.label_embedding.dim: .*multiple of 4"),
+    ("lac.default.head.heads", 3, r"lac.default.head.label_embedding.dim: .*of heads \(3\)"),
+    ("backbone.digits", {**TIMM, "weights": "file"}, r"^backbone.digits.timm.file: names .* \(given: None\)$"),
+    ("backbone.digits", {**TIMM, "file": "a.pt"}, r"^backbone.digits.timm.file: names .* \(given: 'a.pt'\)$"),
     ("backbone.digits", {**TIMM, "mean": [0.5, 0.5]}, "backbone.digits.timm.mean"),
     ("backbone.digits", {**TIMM, "mean": ["0.5", 0.5, 0.5]}, "backbone.digits.timm.mean.0"),
     ("backbone.digits", {**TIMM, "std": [0.5, 0.0, 0.5]}, "backbone.digits.timm.std.1: .*greater than 0"),
     ("backbone.digits.width", 6, "backbone.digits.digits.width: .*multiple of 4"),
-    ("backbone.digits.batch_size", 10**6, "do not fill one batch"),
+    (
+        "backbone.digits.batch_size",
+        10**6,
+        r"^backbone.digits.digits.images: 6000 do not fill one batch of batch_size 1000000$",
+    ),
     ("features.default.dtype", "bfloat16", "features.default.dtype"),
-    ("landscape.default.points_2d", 4, "landscape.default: .*must be odd"),
+    ("landscape.default.points_2d", 4, r"^landscape.default.points_2d: must be odd.* \(given: 4\)$"),
     ("landscape.default.radius", 0, "landscape.default.radius: .*greater than 0"),
     ("simulate", {}, "simulate: neither `default` nor `digits`; it holds nothing"),
     ("backbone", {}, "backbone: neither `default` nor `digits`; it holds nothing"),
     ("grid.datasets", [], "grid.datasets"),
-    ("grid.seeds", [0, 0], "grid: .*seeds names an entry twice"),
+    ("grid.seeds", [0, 0], r"^params.yaml.grid.seeds: names an entry twice \(given: \[0, 0\]\)$"),
     ("grid.seeds", [-1], "grid.seeds.0"),
-    ("grid.finetune", ["an", "an"], "finetune names an entry twice"),
-    ("grid.finetune", ["../an"], "not names of"),
+    ("grid.finetune", ["an", "an"], "grid.finetune: names an entry twice"),
+    ("grid.finetune", ["../an"], r"grid.finetune: \['../an'\] are not names of"),
     ("grid.datasets", ["Digits"], "not names of"),
     ("expected_positives.digits.value", 0.0, "expected_positives.digits.value"),
     ("methods.an", None, "methods.an"),
@@ -168,7 +181,7 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("finetune.default.head", BOTTLENECK | {"latent": 0}, "head.bottleneck.latent: .*greater than or equal to 1"),
     ("finetune.default.head", BOTTLENECK | {"samples": 0}, "head.bottleneck.samples: .*greater than or equal to 1"),
     ("finetune.default.head", BOTTLENECK | {"embedding": 4}, "head.bottleneck.embedding: Extra inputs"),
-    ("finetune.default.head", BOTTLENECK | {"heads": 3}, r"finetune.default.head.bottleneck: .*of heads \(3\)"),
+    ("finetune.default.head", BOTTLENECK | {"heads": 3}, r"finetune.default.head.bottleneck.dim: .*of heads \(3\)"),
     # published recipes; the whole message, since no other key is at fault
     ("methods.an.published", None, r"^params.yaml.methods.an.published: .*dictionary"),
     ("methods.an.published", 3, r"^params.yaml.methods.an.published: .*dictionary"),
@@ -190,6 +203,7 @@ FAULTS: list[tuple[str, Any, str]] = [
         "^methods.an.published.voc.finetune.protocol: a recipe does not choose the protocol$",
     ),
     ("methods.an.published.voc.finetune.epoch", 3, r"^methods.an.published.voc.finetune.epoch: Extra .* \(given: 3\)$"),
+    ("methods.an.published.voc.finetune.flip", 1, "^methods.an.published.voc.finetune.flip: .*valid boolean"),
     ("methods.an.published.voc.finetune.epochs", "3", "^methods.an.published.voc.finetune.epochs: .*valid integer.*$"),
     (
         "methods.an.published.voc.finetune.early_stop.rul",
@@ -209,6 +223,15 @@ FAULTS: list[tuple[str, Any, str]] = [
         r"^methods.an.published.digits.lac.epoch: .+\nmethods.an.published.voc.lac.epoch: .+$",
     ),
 ]
+
+
+def test_a_message_is_short(content: dict[str, Any]) -> None:
+    for key, value, _ in FAULTS:
+        altered = copy.deepcopy(content)
+        put(altered, key, value)
+        with pytest.raises(ConfigError) as caught:
+            config.parse(altered)
+        assert all(len(line) < 260 for line in str(caught.value).splitlines()), str(caught.value)
 
 
 @pytest.mark.parametrize(("key", "value", "message"), FAULTS, ids=[f"{key}={value}" for key, value, _ in FAULTS])
@@ -309,7 +332,7 @@ def test_a_block_of_a_dataset_that_the_grid_does_not_run_is_checked_too(content:
 @pytest.mark.parametrize("benchmark", ["voc", "coco", "nus", "cub"])
 def test_published_settings_may_wait_for_their_dataset(content: dict[str, Any], benchmark: str) -> None:
     put(content, f"methods.em.{benchmark}", {"alpha": 0.1})
-    assert config.parse(content).method("em", benchmark) == {"alpha": 0.1}
+    assert config.parse(content).method("em", benchmark)["alpha"] == 0.1
 
 
 def test_a_head_without_projection_is_judged_when_it_is_built(content: dict[str, Any]) -> None:
@@ -399,6 +422,16 @@ def test_a_recipe_merges_as_any_block_does(content: dict[str, Any]) -> None:
     assert settings.freeze == ["bn1"]
     put(content, "methods.lac.published.default.lac.head", {"kind": "linear"})  # another kind replaces it whole
     assert config.parse(content).run("lac", "digits", "lac")[0].head.model_dump() == {"kind": "linear"}
+
+
+def test_a_recipe_says_how_pictures_are_augmented_and_a_variant_may_say_otherwise(content: dict[str, Any]) -> None:
+    content["finetune"]["default"] |= {"protocol": "published", "flip": False, "crop": 1.0}
+    put(content, "methods.em.published.default.finetune", {"flip": True, "crop": 0.5})
+    kept = {"stage": {"flip": False}, "method": {}}
+    put(content, "variants.finetune.digits-em-0-x", {**VARIANT, "method": "em", "set": kept})
+    params = config.parse(content)
+    found = [params.run("finetune", "digits", "em", what)[0] for what in (None, "digits-em-0-x")]
+    assert [(each.flip, each.crop) for each in found] == [(True, 0.5), (False, 0.5)]
 
 
 def test_a_variant_that_asks_for_a_recipe_that_is_missing_is_named(content: dict[str, Any]) -> None:

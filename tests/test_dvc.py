@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from pipeline.methods import base
 from tests import copies
 
 pytestmark = pytest.mark.slow
@@ -144,6 +145,13 @@ def test_deps_hold_what_a_stage_imports(unrun: Path) -> None:
         if lacks:
             missing[stage.name] = sorted(lacks)
     assert missing == {}
+
+
+def test_deps_hold_what_any_method_imports(unrun: Path, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(unrun, tmp_path / "copy"))
+    for stage in (*TRAINING, "landscape"):
+        put(root, f"grid.{stage}", base.names())
+    test_deps_hold_what_a_stage_imports(root)
 
 
 def test_deps_name_no_code_that_a_stage_does_not_import(unrun: Path) -> None:
@@ -363,7 +371,7 @@ def test_a_new_method_runs_itself_and_nothing_of_the_others(restored: Path) -> N
         root,
         ("  linear_init: [an, em_apl]", "  linear_init: [an, em_apl, brand_new]"),
         ("  finetune: [em_apl]", "  finetune: [em_apl, brand_new]"),
-        ("  # ---- oracles", "  brand_new:\n    default: {}\n  # ---- oracles"),
+        ("  # ---- oracles", "  brand_new:\n    default: {floor: 0.0}\n  # ---- oracles"),
     )
     copies.run(root, sys.executable, "-m", "stages.check")
     mine = {f"{stage}@digits-brand_new-0" for stage in ("linear_init", "finetune")}

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -51,3 +53,15 @@ def test_a_split_without_positives_has_no_mean() -> None:
     found, rows = evaluate.scores(table(truth=truth), {"test": TEST})
     assert found["test"] == {"map": None, "map_absent_zero": 0.0, "classes_present": 0}
     assert [row["ap_test"] for row in rows] == [None] * 3
+
+
+def test_labels_that_are_not_exhaustive_are_what_is_scored_by() -> None:
+    """Unknown cells count as absent, and the scores say so; a split that is known whole is scored as ever."""
+    scored = TRUTH == 1  # positives alone are known
+    partial = replace(table(scored), exhaustive=False)
+    found, _ = evaluate.scores(partial, {"val": VAL, "test": TEST})
+    whole, _ = evaluate.scores(table(), {"val": VAL, "test": TEST})
+    assert (found.pop("labels"), whole.pop("labels")) == ("given", "clean")
+    assert found == whole
+    scored = scored | (SPLIT != 0)[:, None]
+    assert evaluate.scores(replace(table(scored), exhaustive=False), {"val": VAL})[0]["labels"] == "clean"

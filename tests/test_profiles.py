@@ -324,6 +324,26 @@ def test_a_published_number(method: str, key: str) -> None:
     assert tuple(looked_up(name, method, key) for name in BENCHMARKS) == PUBLISHED[method, key]
 
 
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_recipe_says_whether_pictures_are_mirrored(name: str) -> None:
+    """As in the code of Cole 2021, from which the others come, and of Xie 2022; LinearInit's features were not."""
+    given, found = params(name), []
+    for method in given.methods:
+        for stage in config.TRAINING_STAGES:
+            try:
+                recipe = given.published(method, name, stage)
+            except config.ConfigError:
+                continue  # none of that stage
+            assert recipe["flip"] is (stage != "linear_init"), (method, stage)
+            found.append(stage)
+    assert {stage: found.count(stage) for stage in config.TRAINING_STAGES} == {
+        "linear_init": 2,
+        "finetune": 2,
+        "end_to_end": sum(config.PUBLISHED in section for section in given.methods.values()),
+        "lac": 1,
+    }
+
+
 def test_every_published_run_of_the_papers_tables_is_asked_for() -> None:
     zhou = {"full", "iun", "an", "dw", "l1r", "l2r", "ls", "n_ls", "entmin", "focal", "asl", "role", "em", "em_apl"}
     gr = {"an", "ls", "focal", "hill", "splc", "ll_r", "ll_ct", "ll_cp", "role", "em", "em_apl", "smile", "mime", "gr"}

@@ -56,7 +56,7 @@ class Probe(AssumeNegative):
     """AN that tells a function of each batch; a subclass changes one class attribute."""
 
     def __init__(self, n: int, tell: Callable[[Outputs, Tensor, Tensor], Any] = lambda *_: None) -> None:
-        super().__init__(Settings(), tiny.problem(n))
+        super().__init__(Settings(floor=0.0), tiny.problem(n))
         self.tell = tell
 
     def forward(self, outputs: Outputs, observed: Tensor, index: Tensor) -> dict[str, Tensor]:
@@ -178,7 +178,7 @@ class WithParameters(AssumeNegative):
     """A method that learns a number of its own, ten times as fast."""
 
     def __init__(self, n: int) -> None:
-        super().__init__(Settings(), tiny.problem(n))
+        super().__init__(Settings(floor=0.0), tiny.problem(n))
         self.guess = nn.Parameter(torch.zeros(2))
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
@@ -532,6 +532,30 @@ def test_the_loop_has_no_way_to_see_truth_or_test_images() -> None:
     }
 
 
+def test_labels_that_are_made_anew_at_each_step_are_those_of_the_epochs_last_weights() -> None:
+    own = {"threshold": 0.45, "warmup": 0.25, "margin": 1.0, "gamma": 2.0, "negative": "focal", "lamb": 1.5}
+    method = tiny.method("splc", 8, own | {"corrected_margin": False})
+    history = run(tiny.network(), method, tiny.features(8), settings={"epochs": 4, "batch_size": 4})
+    unknown, counts = tiny.observed(8) == 0, []
+    for epoch, (logits, labels) in enumerate(zip(history.train, history.pseudo, strict=True), start=1):
+        expected = (1 / (1 + torch.exp(-logits)) > 0.45) & unknown if epoch > 1 else torch.zeros_like(unknown)
+        assert torch.equal(labels, expected.to(torch.int8))
+        counts.append(int(labels.sum()))
+    assert counts[0] == 0 and 0 < counts[-1] < int(unknown.sum())
+
+
+def test_a_module_is_frozen_by_its_whole_name() -> None:
+    """Not the one whose name goes on, nor one of that name inside another; but all that lies inside it."""
+    network = tiny.network(on_images=True)
+    assert network.backbone is not None
+    for name in ("layer1", "layer10", "other"):
+        inner = torch.nn.ModuleDict({"layer1": torch.nn.Linear(1, 1), "deep": torch.nn.Linear(1, 1)})
+        network.backbone.add_module(name, inner)
+    run(network, tiny.method("an", 4), tiny.images(4), settings={"freeze": ["layer1"], "epochs": 1})
+    still = {name for name, each in network.backbone.named_parameters() if not each.requires_grad}
+    assert still == {f"layer1.{inner}.{part}" for inner in ("layer1", "deep") for part in ("weight", "bias")}
+
+
 # ---------------------------------------------------------------------------------------------- what is not finite
 def test_a_loss_that_is_not_finite_names_run_epoch_and_term() -> None:
     count = itertools.count()
@@ -755,10 +779,10 @@ class Hooked(Probe):
 
 def test_hooks_are_called_in_their_order(tmp_path: Path) -> None:
     method = Hooked(4)
-    checkpoint = Checkpoint(tmp_path / "run.pt")
+    checkpoint = Checkpoint(tmp_path / "run" / "point")
     run(tiny.network(), method, tiny.features(4), checkpoint=checkpoint, inherited={"clock": torch.zeros(2)})
     assert method.calls == [("begin", 4), ("inherit", ["clock"]), "disk", *["step", "end", "flush"] * 2]
-    assert checkpoint.path.exists(), "what lies on disk is one epoch old at most, whatever the interval"
+    assert checkpoint.load(), "what lies on disk is one epoch old at most, whatever the interval"
     checkpoint.discard()
     assert list(tmp_path.iterdir()) == []
 

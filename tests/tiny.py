@@ -21,7 +21,8 @@ EMBEDDING |= {"decoder_layers": 1, "dropout": 0.2, "embedding": 6}
 STRONG = {"crop": 1.0, "cutout": 0.5, "operations": 2, "magnitude": 9, "jitter": 0.8, "grayscale": 0.2}
 LAC = {"threshold": 0.6, "temperature": 0.5, "queue_size": 7, "form": "code", "wrap": "ring"}
 LAC |= {"weight_plc": 1.0, "weight_lac": 1.0}
-EM_APL = {"alpha": 0.2, "beta": 0.5, "proportion": 0.9, "warmup": 0.25, "target": "soft", "positive": 0.0}
+AN = {"floor": 0.0}
+EM_APL = {"alpha": 0.2, "beta": 0.5, "proportion": 0.9, "warmup": 0.25, "target": "soft", "positive": 0.0} | AN
 
 BLOCK: dict[str, Any] = {
     "protocol": "common",
@@ -91,4 +92,4 @@ def problem(n: int) -> Problem:
 
 
 def method(name: str, n: int, settings: dict[str, Any] | None = None) -> base.Method:
-    return base.build(name, settings or {}, problem(n))
+    return base.build(name, settings or AN, problem(n))

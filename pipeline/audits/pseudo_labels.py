@@ -19,12 +19,22 @@ import numpy as np
 
 Figures = dict[str, Any]
 
+_AGAINST_TRUTH = (
+    "negatives_correct", "negative_accuracy", "positives_correct", "positive_precision", "accuracy", "hidden_positives",
+    "hidden_positives_recalled", "hidden_positive_recall", "hidden_positives_called_negative",
+    "hidden_positive_miss_rate", "baseline_all_unknown_negative",
+)  # fmt: skip
+_CLASSES_AGAINST_TRUTH = ("per_class_correct", "per_class_accuracy")
 
-def figures(truth: np.ndarray, observed: np.ndarray, labels: np.ndarray, scored: np.ndarray | None = None) -> Figures:
+
+def figures(
+    truth: np.ndarray | None, observed: np.ndarray, labels: np.ndarray, scored: np.ndarray | None = None
+) -> Figures:
     """Count how one set of pseudo-labels agrees with the truth.
 
     Args:
-        truth: (N, C) labels, 1 or 0.
+        truth: (N, C) labels, 1 or 0; None where nobody knows them, and then only ``unknown, labelled, coverage,
+            negatives, positives`` are numbers and the rest is None.
         observed: (N, C) known labels: 1 positive, 0 unknown, -1 negative. Known cells are left out of every count.
         labels: (N, C) pseudo-labels: 1 positive, -1 negative, 0 none; 0 on known cells.
         scored: (N, C) bool; cells that are False are left out of every count. None: all count.
@@ -39,13 +49,14 @@ def figures(truth: np.ndarray, observed: np.ndarray, labels: np.ndarray, scored:
     Raises:
         ValueError: Shapes differ, a value is out of its set, or a known cell carries a pseudo-label.
     """
+    known = truth is not None
     truth, observed, labels, unknown = _checked(truth, observed, labels, scored)
     hidden = unknown & (truth == 1)
     negative, positive = unknown & (labels == -1), unknown & (labels == 1)
     n_unknown, n_hidden = int(unknown.sum()), int(hidden.sum())
     n_negative, n_positive = int(negative.sum()), int(positive.sum())
     missed, recalled = int((negative & hidden).sum()), int((positive & hidden).sum())
-    return {
+    found = {
         "unknown": n_unknown,
         "labelled": n_negative + n_positive,
         "coverage": _fraction(n_negative + n_positive, n_unknown),
@@ -63,32 +74,35 @@ def figures(truth: np.ndarray, observed: np.ndarray, labels: np.ndarray, scored:
         "hidden_positive_miss_rate": _fraction(missed, n_hidden),
         "baseline_all_unknown_negative": _fraction(n_unknown - n_hidden, n_unknown),
     }
+    return found if known else found | dict.fromkeys(_AGAINST_TRUTH)
 
 
 def by_class(
-    truth: np.ndarray, observed: np.ndarray, labels: np.ndarray, scored: np.ndarray | None = None
+    truth: np.ndarray | None, observed: np.ndarray, labels: np.ndarray, scored: np.ndarray | None = None
 ) -> list[Figures]:
     """Return the ``figures`` of each class alone; arguments and errors as there."""
-    columns = [slice(column, column + 1) for column in range(np.shape(truth)[1])]
-    return [
-        figures(truth[:, c], observed[:, c], labels[:, c], None if scored is None else scored[:, c]) for c in columns
-    ]
+
+    def column(array: np.ndarray | None, c: slice) -> np.ndarray | None:
+        return None if array is None else array[:, c]
+
+    columns = [slice(c, c + 1) for c in range(np.shape(observed)[1])]
+    return [figures(column(truth, c), observed[:, c], labels[:, c], column(scored, c)) for c in columns]
 
 
 def audit(
-    truth: np.ndarray, observed: np.ndarray, rounds: Iterable[np.ndarray], scored: np.ndarray | None = None
+    truth: np.ndarray | None, observed: np.ndarray, rounds: Iterable[np.ndarray], scored: np.ndarray | None = None
 ) -> list[Figures]:
-    """Audit the pseudo-labels in force after each round.
+    """Audit the pseudo-labels of each round.
 
     Args:
-        truth: (N, C) labels, 1 or 0.
+        truth: (N, C) labels, 1 or 0; None where nobody knows them, as in ``figures``.
         observed: (N, C) known labels: 1 positive, 0 unknown, -1 negative.
-        rounds: R arrays (N, C) of pseudo-labels (1, -1, 0 none), in the order in which they came into force; an
+        rounds: R arrays (N, C) of pseudo-labels (1, -1, 0 none), in order; an
             (R, N, C) array or an open HDF5 dataset will do, of which two rounds are held at a time.
         scored: (N, C) bool; cells that are False are left out of every count. None: all count.
 
     Returns:
-        One dict a round: ``round`` (from 1), ``cumulative`` (all labels in force) and ``newly_added`` (those that the
+        One dict a round: ``round`` (from 1), ``cumulative`` (all its labels) and ``newly_added`` (those that the
         round before did not give the same way), each with the fields of ``figures`` and ``per_class_labelled``,
         ``per_class_correct``, ``per_class_accuracy`` (C values, None where nothing is labelled); ``dropped`` and
         ``flipped``, the cells that lost their label or changed its sign (both 0 for methods that only accumulate).
@@ -96,7 +110,7 @@ def audit(
     Raises:
         ValueError: As ``figures``.
     """  # noqa: DOC502  raised by `figures`
-    result, before = [], np.zeros(np.shape(truth), dtype=np.int8)
+    result, before = [], np.zeros(np.shape(observed), dtype=np.int8)
     for number, labels in enumerate(rounds, start=1):
         labels = np.asarray(labels)
         cumulative = _with_classes(truth, observed, labels, scored)
@@ -114,17 +128,20 @@ def audit(
     return result
 
 
-def _with_classes(truth: np.ndarray, observed: np.ndarray, labels: np.ndarray, scored: np.ndarray | None) -> Figures:
-    whole = figures(truth, observed, labels, scored)
+def _with_classes(
+    truth: np.ndarray | None, observed: np.ndarray, labels: np.ndarray, scored: np.ndarray | None
+) -> Figures:
+    whole, known = figures(truth, observed, labels, scored), truth is not None
     truth, observed, labels, unknown = _checked(truth, observed, labels, scored)
     labelled = unknown & (labels != 0)
     right = labelled & ((labels == 1) == (truth == 1))
     counts, correct = labelled.sum(axis=0).tolist(), right.sum(axis=0).tolist()
-    return whole | {
+    whole |= {
         "per_class_labelled": counts,
         "per_class_correct": correct,
         "per_class_accuracy": [_fraction(part, of) for part, of in zip(correct, counts, strict=True)],
     }
+    return whole if known else whole | dict.fromkeys(_CLASSES_AGAINST_TRUTH)
 
 
 def _fraction(part: int, of: int) -> float | None:
@@ -132,14 +149,15 @@ def _fraction(part: int, of: int) -> float | None:
 
 
 def _checked(
-    truth: np.ndarray, observed: np.ndarray, labels: np.ndarray, scored: np.ndarray | None
+    truth: np.ndarray | None, observed: np.ndarray, labels: np.ndarray, scored: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the three arrays and the mask of unknown cells that count.
+    """Return the three arrays, zeros for a truth that is not known, and the mask of unknown cells that count.
 
     Raises:
         ValueError: As `figures` says.
     """
-    truth, observed, labels = np.asarray(truth), np.asarray(observed), np.asarray(labels)
+    observed, labels = np.asarray(observed), np.asarray(labels)
+    truth = np.zeros_like(observed) if truth is None else np.asarray(truth)
     if truth.ndim != 2 or not truth.shape == observed.shape == labels.shape:
         raise ValueError(f"truth, observed and labels must be (N, C): {truth.shape}, {observed.shape}, {labels.shape}")
     if not np.isin(truth, (0, 1)).all():

@@ -72,22 +72,22 @@ class Network(nn.Module):
         """Return the weights in training: parameters of two or more axes, so neither biases nor norm layers."""
         return tuple(each for each in self.parameters() if each.requires_grad and each.ndim > 1)
 
-    def freeze(self, prefixes: list[str], batch_norm: bool) -> None:
+    def freeze(self, modules: list[str], batch_norm: bool) -> None:
         """Take backbone modules, and batch norm, out of training: weights and running statistics stay as they are.
 
         Args:
-            prefixes: Name prefixes of backbone parameters.
+            modules: Whole names of modules of the backbone; all that is in them is frozen.
             batch_norm: Whether batch norm is frozen too.
 
         Raises:
-            ConfigError: A prefix names nothing.
+            ConfigError: The backbone has no module of a name.
         """
         still = self.batch_norms() if batch_norm else []
-        for prefix in prefixes:
+        for wanted in modules:
             named = self.backbone.named_modules() if self.backbone else ()
-            found = [module for name, module in named if name and prefix in (name, name.removeprefix("model."))]
+            found = [module for name, module in named if name and wanted in (name, name.removeprefix("model."))]
             if not found:
-                raise ConfigError(f"freeze: the backbone has no module {prefix!r}")
+                raise ConfigError(f"freeze: the backbone has no module {wanted!r}")
             still += found
         for module in still:
             module.requires_grad_(False)

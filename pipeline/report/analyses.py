@@ -35,7 +35,7 @@ def _grouped(collected: Collected, analyses: list[Analysis], dataset: str, name:
 
 
 def pseudo_labels(collected: Collected, dataset: str) -> list[Row]:
-    """Return the audit of the pseudo-labels in force during the chosen epoch.
+    """Return the audit of the pseudo-labels of the chosen epoch.
 
     Args:
         collected: What the stages left.
@@ -50,33 +50,34 @@ def pseudo_labels(collected: Collected, dataset: str) -> list[Row]:
         reasons = [run["reason"] for run in runs if run["reason"]]
         chosen = [run["chosen"] for run in runs if run["chosen"] is not None]
         if not chosen and not reasons:
-            reasons = ["no pseudo-labels in force at the chosen epoch"]
+            reasons = ["no pseudo-labels at the chosen epoch"]
         rows.append({
             "stage": stage,
             "method": method,
             "variant": what,
-            "reason": "" if chosen else reasons[0],
+            "reason": reasons[0] if reasons else "",
             **{name: spread((entry[name] for entry in chosen), "no such label") for name in FIELDS},
         })  # fmt: skip
     return rows
 
 
 def label_coverage(collected: Collected, dataset: str) -> dict[Identity, list[Row]]:
-    """Return how many pseudo-labels there were while the chosen network was trained.
+    """Return how many pseudo-labels there were in the chosen epoch.
 
     Args:
         collected: What the stages left.
         dataset: Name of a dataset.
 
     Returns:
-        By arm that has pseudo-labels, one row a seed: ``seed``, ``coverage`` (share of unknown training cells that
-        carry a label during the chosen epoch, in [0, 1]) and ``labelled`` (whether any did, then or before).
+        By arm that has pseudo-labels, whether or not there is a truth to audit them against, one row a seed: ``seed``,
+        ``coverage`` (share of unknown training cells that carry a label of the chosen epoch, in [0, 1]) and
+        ``labelled`` (whether any did, then or before).
     """
     rounds = _grouped(collected, collected.audits, dataset, "rounds")
     result: dict[Identity, list[Row]] = {}
     for identity, runs in _grouped(collected, collected.audits, dataset, "runs").items():
         for run in runs:
-            if run["reason"]:
+            if not run["rounds"]:
                 continue
             before = [
                 row["labelled"] > 0
@@ -91,7 +92,7 @@ def label_coverage(collected: Collected, dataset: str) -> dict[Identity, list[Ro
 
 
 def pseudo_rounds(collected: Collected, dataset: str) -> dict[Identity, list[Row]]:
-    """Return the audit of all labels in force in each round, as means over seeds.
+    """Return the audit of all labels of each round, as means over seeds.
 
     Args:
         collected: What the stages left.
@@ -128,8 +129,9 @@ def pseudo_classes(collected: Collected, dataset: str) -> dict[Identity, list[Ro
         dataset: Name of a dataset.
 
     Returns:
-        By arm, one row a class: ``class``, ``unknown``, ``labelled``, ``coverage``, ``accuracy``, ``base`` (share of
-        negatives among unknown cells), ``hidden_positives``, ``called_negative``, ``found``.
+        By arm, one row a class: ``class``, ``unknown``, ``labelled``, ``negatives``, ``positives``, ``coverage``, and,
+        None where nobody knows the truth, ``accuracy``, ``base`` (share of negatives among unknown cells),
+        ``hidden_positives``, ``called_negative``, ``found``.
     """
     result: dict[Identity, list[Row]] = {}
     for identity, rows in _grouped(collected, collected.audits, dataset, "per_class").items():
@@ -144,20 +146,78 @@ def pseudo_classes(collected: Collected, dataset: str) -> dict[Identity, list[Ro
                 "class": name,
                 "unknown": int(total["unknown"]),
                 "labelled": int(total["labelled"]),
+                "negatives": int(total["negatives"]),
+                "positives": int(total["positives"]),
                 "coverage": _ratio(total["labelled"], total["unknown"]),
-                "accuracy": _ratio(total["negatives_correct"] + total["positives_correct"], total["labelled"]),
-                "base": _ratio(total["unknown"] - total["hidden_positives"], total["unknown"]),
-                "hidden_positives": int(total["hidden_positives"]),
-                "called_negative": int(total["hidden_positives_called_negative"]),
-                "found": int(total["hidden_positives_recalled"]),
+                **_against_truth(total),
             }
             for name, total in totals.items()
         ]
     return result
 
 
+def _against_truth(total: dict[str, float]) -> Row:
+    if "hidden_positives" not in total:
+        return dict.fromkeys(("accuracy", "base", "hidden_positives", "called_negative", "found"))
+    return {
+        "accuracy": _ratio(total["negatives_correct"] + total["positives_correct"], total["labelled"]),
+        "base": _ratio(total["unknown"] - total["hidden_positives"], total["unknown"]),
+        "hidden_positives": int(total["hidden_positives"]),
+        "called_negative": int(total["hidden_positives_called_negative"]),
+        "found": int(total["hidden_positives_recalled"]),
+    }
+
+
 def _ratio(part: float, of: float) -> float | None:
     return part / of if of else None
+
+
+def without_truth(collected: Collected, dataset: str) -> list[Row]:
+    """Return what can be said of pseudo-labels and beliefs at the chosen epoch without knowing what is present.
+
+    Args:
+        collected: What the stages left.
+        dataset: Name of a dataset.
+
+    Returns:
+        One row for each arm: identity, and spreads over seeds of ``unknown`` (training cells without a label),
+        ``present`` and ``absent`` (shares of these with such a pseudo-label, in [0, 1]), ``belief`` and ``probability``
+        (means over unknown training cells, in [0, 1]) and ``believed`` (share of them with a belief above 0.5).
+    """
+    rows = []
+    for (stage, method, what), runs in _grouped(collected, collected.audits, dataset, "runs").items():
+        values: Row = {name: [] for name in ("unknown", "present", "absent", "belief", "probability", "believed")}
+        for run in runs:
+            chosen, beliefs = run["chosen"], run["beliefs"]
+            cells = beliefs["probability"]["cells"]
+            values["unknown"].append(cells)
+            for name, count in (("present", "positives"), ("absent", "negatives")):
+                values[name].append(None if chosen is None else _ratio(chosen[count], cells))
+            for name in ("belief", "probability"):
+                values[name].append(beliefs[name]["mean"])
+            likely = beliefs["belief"]["likely_present"]
+            values["believed"].append(None if likely is None else _ratio(likely, cells))
+        identity = {"stage": stage, "method": method, "variant": what}
+        rows.append(identity | {name: spread(found, "no such label") for name, found in values.items()})
+    return rows
+
+
+def missed(collected: Collected, dataset: str) -> dict[Identity, list[Row]]:
+    """Return the unknown training cells that each arm takes to be missed labels first of all, at its lowest seed.
+
+    Args:
+        collected: What the stages left.
+        dataset: Name of a dataset.
+
+    Returns:
+        By arm, one row a cell, the likeliest first: ``seed``, ``rank``, ``path``, ``class``, ``belief``,
+        ``probability`` (in [0, 1]) and ``truth`` (1, 0, or None where it is not known).
+    """
+    found = _grouped(collected, collected.audits, dataset, "missed")
+    return {
+        identity: [row for row in rows if row["seed"] == min(row["seed"] for row in rows)]
+        for identity, rows in found.items()
+    }
 
 
 def calibration(collected: Collected, dataset: str) -> dict[Identity, dict[str, list[Row]]]:
@@ -274,7 +334,10 @@ def separations(collected: Collected, dataset: str) -> list[Row]:
     Returns:
         One row for each arm: identity, spreads ``train`` and ``val`` of the pooled distance in [0, 1], and ``above``
         and ``of``: the classes that it separates further than the baseline of its stage, on train, of those defined.
+        No row where the labels of the dataset are not exhaustive.
     """
+    if not collected.truth(dataset):
+        return []
     classes_of = distances(collected, dataset, "train")
     rows = []
     for identity, runs in _grouped(collected, collected.wasserstein, dataset, "runs").items():

@@ -25,6 +25,7 @@ _TEXT = (
     "key",
     "kind",
     "method",
+    "path",
     "quantity",
     "reason",
     "split",
@@ -86,6 +87,11 @@ class Arm:
     def protocol(self) -> str:
         """``common`` or ``published``: whose training recipe it was."""
         return self._settled("protocol")
+
+    @property
+    def given(self) -> bool:
+        """Whether scores are against given labels that are not exhaustive, what is unknown counted absent."""
+        return any(run.metrics["labels"] == "given" for run in self.runs)
 
     @property
     def density(self) -> bool:
@@ -164,6 +170,12 @@ class Collected:
     landscapes: list[Landscape] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
 
+    def truth(self, dataset: str) -> bool:
+        """Return whether anything can be measured of hidden labels: what was read of a dataset says nothing else."""
+        tables = [item.table for item in self.datasets if item.name == dataset and item.table is not None]
+        records = [item.record for item in (*self.audits, *self.wasserstein) if item.dataset == dataset]
+        return all(table.exhaustive for table in tables) and all(record["truth"] for record in records)
+
     def of(self, stage: str, dataset: str) -> list[Arm]:
         """Return the arms of one stage and dataset, the grid's own before variants."""
         return [arm for arm in self.arms if (arm.stage, arm.dataset) == (stage, dataset)]
@@ -234,7 +246,7 @@ def _metrics(path: Path) -> Row:
         for key in ("map", "map_absent_zero", "classes_present"):
             if key not in record[split]:
                 raise KeyError(f"{split}.{key}")
-    for key in ("epoch", "epochs", "learning_rate"):
+    for key in ("labels", "epoch", "epochs", "learning_rate"):
         if key not in record:
             raise KeyError(key)
     return record
@@ -269,9 +281,16 @@ def _landscape(path: Path, dataset: str, method: str, seed: int) -> Landscape:
     )
 
 
+def _analysis_record(path: Path) -> Row:
+    record = storage.read_json(path)
+    if "truth" not in record:
+        raise KeyError("truth")
+    return record
+
+
 def _analysis(reader: _Reader, kind: str, dataset: str, seed: int, tables: tuple[str, ...]) -> Analysis | None:
     folder = f"analyses/{kind}/{dataset}-{seed}"
-    record = reader.get(storage.read_json, f"{folder}/{kind}.json")
+    record = reader.get(_analysis_record, f"{folder}/{kind}.json")
     read = {name: reader.table(f"{folder}/{name}.tsv", *_TEXT) for name in tables}
     if record is None or any(rows is None for rows in read.values()):
         return None
@@ -330,7 +349,7 @@ def collect(root: Path, params: Params, partial: bool = False) -> Collected:
     for dataset in params.grid.datasets:
         result.arms += _arms(reader, params, dataset)
         for seed in params.grid.seeds:
-            audit = _analysis(reader, "audit", dataset, seed, ("rounds", "per_class", "calibration"))
+            audit = _analysis(reader, "audit", dataset, seed, ("rounds", "per_class", "calibration", "missed"))
             separation = _analysis(reader, "wasserstein", dataset, seed, ("per_class", "epochs"))
             result.audits += [audit] if audit is not None else []
             result.wasserstein += [separation] if separation is not None else []

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pipeline.config import TRAINING_STAGES
 from pipeline.report import figures, tables
 from pipeline.report.analyses import Identity
-from pipeline.report.blocks import heading
+from pipeline.report.blocks import heading, paragraph
 from pipeline.report.collect import Collected, Dataset, Row
-from pipeline.report.findings import label
+from pipeline.report.findings import label, marked, unmeasured
 from pipeline.report.tables import BASELINE, ORACLES
 
 GREY = "the rest are grey"
@@ -46,6 +46,7 @@ class Draft:
         results: The rows of ``tables.results``.
         files: Figures and tables that the sections made so far.
         seeds: Number of training seeds.
+        truth: Whether the labels of any dataset are exhaustive, so that there is something to measure against.
     """
 
     def __init__(self, collected: Collected, results: list[Row]) -> None:
@@ -53,6 +54,7 @@ class Draft:
         self.results = results
         self.files = Files()
         self.seeds = len(collected.params.grid.seeds)
+        self.truth = any(collected.truth(dataset.name) for dataset in collected.datasets)
         self._styles = figures.styles(self._by_prominence(), BASELINE, tuple(ORACLES))
         self._row = {(row["dataset"], row["stage"], row["method"], row["variant"]): row for row in results}
 
@@ -84,6 +86,19 @@ class Draft:
             blocks += found
         return blocks
 
+    def given(self, dataset: str) -> bool:
+        """Return whether scores of a dataset are against given labels that are not exhaustive."""
+        return any(row["given"] for row in self.results if row["dataset"] == dataset)
+
+    def marked(self, words: str, dataset: str) -> str:
+        """Return a text about a dataset's scores, with what they are against where that is not full labels."""
+        return marked(words, self.given(dataset))
+
+    def unmeasured(self, dataset: str, what: str) -> list[Row]:
+        """Return the block that stands for what could not be measured; none where nothing was run."""
+        ran = any(row["dataset"] == dataset for row in self.results)
+        return [paragraph(unmeasured(dataset, what), "warning")] if ran else []
+
     def figure(self, name: str, image: bytes, rows: list[Row], alt: str, caption: str) -> Row:
         """Return the block of a figure; keep it and its numbers for files."""
         self.files.figures[name], self.files.tables[name] = image, rows
@@ -99,12 +114,16 @@ class Draft:
         }
 
     # ------------------------------------------------------------------------------------------ how arms look
+    def label(self, dataset: str, method: str, what: str = "") -> str:
+        """Return the name of a method on a dataset: ``full`` saw no full labels where there are none."""
+        return label(method, what, self.collected.truth(dataset))
+
     def name(self, dataset: str, identity: Identity) -> str:
         """Return an arm's name, with its head where the arms of its stage have several."""
         stage, method, what = identity
         arms = self.collected.of(stage, dataset)
         mine = next((arm for arm in arms if (arm.method, arm.variant) == (method, what)), None)
-        shown = label(method, what)
+        shown = self.label(dataset, method, what)
         return f"{shown}, {mine.head}" if mine is not None and len({arm.head for arm in arms}) > 1 else shown
 
     def style(self, dataset: str, identity: Identity) -> figures.Style:

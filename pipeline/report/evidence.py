@@ -20,6 +20,8 @@ from pipeline.report.draft import FILE, GREY, SHORT, STAGES, Draft, few, named
 from pipeline.report.findings import label, plus_minus
 from pipeline.report.tables import BASELINE
 
+_LISTED = 10  # likely missed labels of a method that the page shows
+
 
 def separation(draft: Draft) -> Row:
     """Make the section of how far hidden positives are from negatives.
@@ -36,11 +38,15 @@ def separation(draft: Draft) -> Row:
         "than AN does (Wasserstein distance between the probabilities of the two groups, from 0 to 1; labels that "
         "were shown are left out)."
     )
+    if not draft.truth:
+        lead = "How far a method sets missed labels apart from labels that are rightly absent."
     return section("wasserstein", "Separation", title, lead, draft.each(_separation_of))
 
 
 def _separation_of(draft: Draft, dataset: Dataset) -> list[Row]:
     name = dataset.name
+    if not draft.collected.truth(name):
+        return draft.unmeasured(name, "how far missed labels are set apart from labels that are rightly absent")
     by_class = analyses.distances(draft.collected, name, "train")
     by_epoch = analyses.distance_epochs(draft.collected, name, "val")
     found = {}
@@ -152,7 +158,7 @@ def _landscapes_of(draft: Draft, dataset: Dataset) -> list[Row]:
     shown = [first[method] for method in draft.collected.params.grid.landscape if method in first]
     lines = [
         figures.Series(
-            label(item.method),
+            draft.label(dataset.name, item.method),
             draft.style(dataset.name, (item.stage, item.method, "")),
             item.offsets_1d.tolist(),
             [finite(value) for value in item.loss_1d],
@@ -178,7 +184,7 @@ def _landscapes_of(draft: Draft, dataset: Dataset) -> list[Row]:
         for j, y in enumerate(item.offsets_2d)
     ]
     panels = [
-        (label(item.method), line.style, item.offsets_2d, item.loss_2d, item.centre)
+        (line.label, line.style, item.offsets_2d, item.loss_2d, item.centre)
         for item, line in zip(shown, lines, strict=True)
     ]
     one = shown[0]
@@ -220,6 +226,9 @@ def audit(draft: Draft) -> Row:
         "Compare accuracy with the base rate: negatives are so common among unknown labels that a method can be "
         "right almost always and still call most hidden positives absent."
     )
+    if not draft.truth:
+        title = "Pseudo-labels, beliefs and the likeliest missed labels"
+        lead = "What the methods make of unknown labels, right or wrong, and where to look first for missed labels."
     return section("audit", "Pseudo-labels", title, lead, draft.each(_audit_of))
 
 
@@ -228,6 +237,8 @@ def _audit_of(draft: Draft, dataset: Dataset) -> list[Row]:
     rows = analyses.pseudo_labels(draft.collected, name)
     if not rows:
         return []
+    if not draft.collected.truth(name):
+        return _without_truth(draft, name)
     draft.files.tables[f"{name}-pseudo_labels"] = [flat(row) for row in rows]
     blocks: list[Row] = []
     cells = [
@@ -248,15 +259,90 @@ def _audit_of(draft: Draft, dataset: Dataset) -> list[Row]:
     if cells:
         columns = ["Method", "Stage", "Coverage", "Accuracy", "Base rate", "“Absent” right"]
         columns += ["“Present” right", "Hidden positives found", "Called absent"]
-        blocks.append(
-            table_block(f"Pseudo-labels in force at the chosen epoch on {name}, percent", columns, cells, words=2)
-        )
+        blocks.append(table_block(f"Pseudo-labels of the chosen epoch on {name}, percent", columns, cells, words=2))
         words = (
             "Coverage: share of unknown training labels that carry a pseudo-label. Base rate: how often calling "
-            "every unknown label absent is right. The last two columns are shares of the hidden positives."
+            "every unknown label absent is right. The last two columns are shares of the hidden positives. A method "
+            "that stores its labels was trained by these; of one that makes them anew at each step, they are what the "
+            "epoch's last weights would label."
         )
         blocks.append(paragraph(words, "note"))
     return blocks + _rounds(draft, name) + _audit_classes(draft, name) + _calibration(draft, name)
+
+
+def _without_truth(draft: Draft, dataset: str) -> list[Row]:
+    """Return what can be said of pseudo-labels and beliefs where nobody knows which of them are right."""
+    rows = analyses.without_truth(draft.collected, dataset)
+    draft.files.tables[f"{dataset}-pseudo_labels"] = [flat(row) for row in rows]
+    columns = ["Method", "Stage", "Called present", "Called absent", "Mean belief", "Believed present"]
+    cells = [
+        [
+            draft.name(dataset, (row["stage"], row["method"], row["variant"])),
+            SHORT[row["stage"]],
+            *(spread_percent(row[key]) for key in ("present", "absent", "belief", "believed", "probability")),
+        ]
+        for row in rows
+    ]
+    words = (
+        "Called: unknown training labels with such a pseudo-label of the chosen epoch. Belief: how present the method "
+        "takes unknown labels to be; believed present: those above one half. Probability: the network's own."
+    )
+    return [
+        *draft.unmeasured(
+            dataset, "how many labels are missed, how many the methods find, and how often they are right"
+        ),
+        table_block(
+            f"What is made of unknown training labels on {dataset}, percent",
+            [*columns, "Mean probability"],
+            cells,
+            words=2,
+        ),
+        paragraph(words, "note"),
+        *_missed(draft, dataset),
+        *_classes_without_truth(draft, dataset),
+    ]
+
+
+def _missed(draft: Draft, dataset: str) -> list[Row]:
+    every = analyses.missed(draft.collected, dataset)
+    if not every:
+        return []
+    draft.files.tables[f"{dataset}-missed"] = [named(one) | row for one, rows in every.items() for row in rows]
+    shown = draft.shown(dataset, every)
+    first = next(row for rows in every.values() for row in rows)
+    words = (
+        "Training images that most likely show a class that they are not labelled with: look at these first. The "
+        f"method's belief decides, and where it is the same the network's probability. Seed {first['seed']}; "
+        f"tables/{dataset}-missed.tsv holds more."
+    )
+    inner = [paragraph(words, "note")]
+    for one in shown:
+        cells = [
+            [row["path"], row["class"], f"{row['belief']:.3f}", f"{row['probability']:.3f}"]
+            for row in every[one][:_LISTED]
+        ]
+        title = f"{draft.name(dataset, one)}, {SHORT[one[0]]}"
+        inner.append(table_block(title, ["Image", "Class", "Belief", "Probability"], cells, words=2))
+    return [box(f"The most likely missed labels of {dataset}", inner)]
+
+
+def _classes_without_truth(draft: Draft, dataset: str) -> list[Row]:
+    every = analyses.pseudo_classes(draft.collected, dataset)
+    if not every:
+        return []
+    names = ("class", "unknown", "positives", "negatives", "coverage")
+    draft.files.tables[f"{dataset}-pseudo_labels_by_class"] = [
+        named(one) | {name: row[name] for name in names} for one, rows in every.items() for row in rows
+    ]
+    inner = []
+    for one in draft.shown(dataset, every):
+        cells = [
+            [row["class"], *(whole(row[key]) for key in names[1:4]), percent(row["coverage"])] for row in every[one]
+        ]
+        columns = ["Class", "Unknown", "Called present", "Called absent", "Coverage"]
+        inner.append(table_block(f"{draft.name(dataset, one)}, {SHORT[one[0]]}", columns, cells))
+    seeds = " (counts summed over seeds)" if draft.seeds > 1 else ""
+    return [box(f"Pseudo-labels by class{seeds}", inner)]
 
 
 def _rounds(draft: Draft, dataset: str) -> list[Row]:
@@ -286,7 +372,7 @@ def _rounds(draft: Draft, dataset: str) -> list[Row]:
                 figures.rounds(panels, x="epoch"),
                 [named(identity) | row for identity, rows in mine.items() for row in rows],
                 f"Pseudo-label audit by round on {dataset}, {STAGES[stage]}",
-                "Pseudo-labels in force during each epoch, as fractions; markers are the chosen epochs' rounds."
+                "Pseudo-labels of each epoch, as fractions; markers are the chosen epochs' rounds."
                 + few(shown, list(mine), "Named", GREY),
             )
         ]

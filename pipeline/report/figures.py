@@ -601,7 +601,8 @@ def supports(
         names: Class names, in the order to draw.
         support: Positives in the training split.
         observed: Observed positives there.
-        rate: Share of the class's unknown training cells that are positive, in [0, 1].
+        rate: Share of the class's unknown training cells that are positive, in [0, 1]; where all are None, it and
+            ``observed`` are left out.
 
     Returns:
         PNG bytes.
@@ -609,24 +610,28 @@ def supports(
     with matplotlib.rc_context(_RC):
         named = len(names) <= 90
         figure = _figure(WIDTH, max(2.6, 0.185 * len(names) + 1.0) if named else 6.0)
-        left, right = figure.subplots(1, 2, sharey=True)
+        known = any(value is not None for value in rate)
+        panels = figure.subplots(1, 1 + known, sharey=True, squeeze=False).ravel()
+        left = panels[0]
         places, height = np.arange(len(names)), 0.72 if named else 1.0
         left.barh(places, support, height=height, color="#c6dbef", label="positives")
-        left.barh(places, _array(observed), height=height, color="#0072B2", label="of these observed")
-        right.barh(places, 100 * _array(rate), height=height, color="#D55E00")
+        if known:
+            left.barh(places, _array(observed), height=height, color="#0072B2", label="of these observed")
         left.set_title("Positives in the training split", pad=22)
         left.legend(
             loc="lower left", bbox_to_anchor=(-0.01, 0.995), ncols=2, fontsize=8.5, borderaxespad=0.2, handlelength=1.1
         )
-        right.set_title("Unknown labels that are in truth present", pad=22)
         left.set_xlabel("images")
-        right.set_xlabel("% of the class's unknown training labels")
+        if known:
+            panels[1].barh(places, 100 * _array(rate), height=height, color="#D55E00")
+            panels[1].set_title("Unknown labels that are in truth present", pad=22)
+            panels[1].set_xlabel("% of the class's unknown training labels")
         left.set_ylim(len(names) - 0.3, -0.7)
         if named:
             left.set_yticks(places, [_short(name) for name in names], fontsize=8.5)
         else:
             left.set_ylabel("classes, by number of positives")
-        for axes in (left, right):
+        for axes in panels:
             axes.grid(axis="y", visible=False)
             axes.tick_params(axis="y", length=0)
         return png(figure)

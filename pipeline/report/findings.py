@@ -5,7 +5,7 @@ from typing import Any
 
 from pipeline.report import analyses, tables
 from pipeline.report.collect import Collected, Dataset, Row
-from pipeline.report.tables import BASELINE, CEILING, ORACLES
+from pipeline.report.tables import BASELINE, CEILING, GIVEN, ORACLES
 
 AFTER = {
     "linear_init": "with a linear head",
@@ -30,17 +30,20 @@ LEVEL = 0.05
 """Points of mAP below which one decimal shows no difference."""
 
 
-def label(method: str, variant: str = "") -> str:
+def label(method: str, variant: str = "", truth: bool = True) -> str:
     """Return the name of a method as the page writes it: the field's own spelling, else upper case with hyphens.
 
     Args:
         method: Name in params.yaml.
         variant: The ``<what>`` of a variant's key, or empty.
+        truth: Whether the data have full labels, which else ``full`` cannot have seen.
 
     Returns:
         For example ``EM+APL`` or ``LAC (no queue)``.
     """
     name = _NAMES.get(method, method.upper().replace("_", "-"))
+    if method == CEILING and not truth:
+        name = "All given labels"
     return f"{name} ({variant.replace('_', ' ')})" if variant else name
 
 
@@ -127,11 +130,12 @@ def second_stage(row: Row) -> str:
     return f"{words} The two were not trained for as many epochs ({mine} against {theirs})."
 
 
-def own_head(rows: list[Row]) -> tuple[str, str]:
+def own_head(rows: list[Row], truth: bool = True) -> tuple[str, str]:
     """Say for which methods fine-tuning loses to the linear head that it started from, the furthest behind first.
 
     Args:
         rows: Rows of ``tables.against_own_head``.
+        truth: Whether the data have full labels.
 
     Returns:
         A sentence (empty without a comparison) and its kind: ``warning`` where a method loses, else ``note``.
@@ -141,7 +145,7 @@ def own_head(rows: list[Row]) -> tuple[str, str]:
         return "", "note"
     lost = sorted((row for row in known if row["test"]["mean"] < 0), key=lambda row: row["test"]["mean"])
     if lost:
-        named = [f"{label(row['method'], row['variant'])} ({signed(row['test'])})" for row in lost]
+        named = [f"{label(row['method'], row['variant'], truth)} ({signed(row['test'])})" for row in lost]
         names = ", ".join(named[:_LOSERS]) + (f" and {len(lost) - _LOSERS} more" if len(lost) > _LOSERS else "")
         words = "Fine-tuning loses to the linear head that it started from, in test mAP, for"
         return f"{words} {len(lost)} of {_runs(known)}: {names}.", "warning"
@@ -153,6 +157,32 @@ def _runs(rows: Sequence[Row]) -> str:
     variants = sum(bool(row["variant"]) for row in rows)
     counts = (("method", len(rows) - variants), ("variant", variants))
     return " and ".join(f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts if count)
+
+
+# ---------------------------------------------------------------------------------------------- labels that are given
+def marked(words: str, given: bool) -> str:
+    """Return a text about scores, which says in brackets what they are against where that is the ``given`` labels."""
+    if not given:
+        return words
+    stop = "." * words.endswith(".")
+    return f"{words.removesuffix('.')} ({GIVEN}){stop}"
+
+
+def unmeasured(dataset: str, what: str) -> str:
+    """Say that something could not be measured on data whose labels are not exhaustive, and how to measure it.
+
+    Args:
+        dataset: Name of the dataset.
+        what: What could not be measured.
+
+    Returns:
+        A sentence.
+    """
+    return (
+        f"Not measured on {dataset}: {what}; its labels are not exhaustive, so nobody knows which unknown labels are "
+        "present; label a small sample of the images fully and add it as val and test, in a csv with “exhaustive: "
+        "true”, and what the networks make of hidden labels is measured on that sample."
+    )
 
 
 # ---------------------------------------------------------------------------------------------- all of them
@@ -168,6 +198,8 @@ def findings(collected: Collected, results: list[Row], dataset: Dataset) -> list
         Sentences; none where the runs that they need are not there.
     """
     name = dataset.name
+    if not collected.truth(name):
+        return _without_truth(collected, results, dataset)
     sentences = []
     coverage = analyses.label_coverage(collected, name)
     for stage in ("linear_init", "finetune"):
@@ -179,6 +211,26 @@ def findings(collected: Collected, results: list[Row], dataset: Dataset) -> list
     best = [row["method"] for row in tables.ranked(results, name, "finetune")]
     sentences += _right(analyses.pseudo_labels(collected, name), best)
     return sentences + [second_stage(row) for row in tables.second_stage(collected, dataset) if not row["start"]]
+
+
+def _without_truth(collected: Collected, results: list[Row], dataset: Dataset) -> list[str]:
+    """Return what can be said where labels are not exhaustive: what the scores are, what nobody measured, and order."""
+    mine = [row for row in results if row["dataset"] == dataset.name]
+    if not mine:
+        return []
+    given = any(row["given"] for row in mine)
+    sentences = []
+    if given:
+        sentences.append(
+            f"All scores of {dataset.name} are {GIVEN}: a network is charged for every missed label that it finds, so "
+            "they are no measure of its worth, and methods that believe unknown labels absent look better than they "
+            "are."
+        )
+    sentences.append(unmeasured(dataset.name, "what the methods learn of missed labels, and how often they are right"))
+    head, kind = own_head(tables.against_own_head(collected, dataset.name), truth=False)
+    sentences += [marked(head, given)] if kind == "warning" else []
+    seconds = [second_stage(row) for row in tables.second_stage(collected, dataset) if not row["start"]]
+    return sentences + [marked(words, given) for words in seconds]
 
 
 def _plain(rows: Sequence[Row]) -> tuple[dict[str, Row], list[Row]]:
@@ -193,21 +245,21 @@ def _plain(rows: Sequence[Row]) -> tuple[dict[str, Row], list[Row]]:
 
 
 def before_labels(method: str, coverage: Sequence[Row]) -> str:
-    """Say so where a method's chosen network was trained before the method gave a pseudo-label.
+    """Say so where a method had given no pseudo-label by its chosen epoch.
 
     Args:
         method: Name of the method.
         coverage: Its rows of ``analyses.label_coverage``.
 
     Returns:
-        A sentence; empty where a label was in force at any seed, or the method has none.
+        A sentence; empty where there was a label at any seed, or the method has none.
     """
     if not coverage or any(row["labelled"] or row["coverage"] for row in coverage):
         return ""
     seeds = f" at each of {len(coverage)} seeds" if len(coverage) > 1 else ""
     return (
-        f"{label(method)}'s chosen epoch lies before its first pseudo-label{seeds}, so its pseudo-labels have no part "
-        "in this result."
+        f"{label(method)}'s chosen epoch lies before its first pseudo-label{seeds}, so its pseudo-labels have little "
+        "or no part in this result."
     )
 
 

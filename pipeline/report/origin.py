@@ -19,7 +19,6 @@ from pipeline.report.blocks import (
 )
 from pipeline.report.collect import Dataset, Row
 from pipeline.report.draft import SHORT, Draft
-from pipeline.report.findings import label
 
 _COMMANDS = [
     "make repro                          # the environment, the preflight, what is stale, this page",
@@ -45,6 +44,8 @@ def data(draft: Draft) -> Row:
         "What was read, and what hiding all positive labels but one does to each class: the longer an orange bar, "
         "the more often AN is told wrong."
     )
+    if not draft.truth:
+        lead = "What was read, and how many labels of each class were given."
     return section("data", "Data", "The data and the simulated labels", lead, draft.each(_data_of))
 
 
@@ -63,8 +64,11 @@ def _data_of(draft: Draft, dataset: Dataset) -> list[Row]:
             ]
             for row in splits
         ]
-        columns = ["Split", "Images", "Labels per image", "Official train list", "Official test list"]
-        columns += ["Images without a positive", "Classes present", "Labels left out, truth unknown"]
+        labels, left = "Labels per image", "Labels left out, truth unknown"
+        if not draft.collected.truth(dataset.name):
+            labels, left = "Present labels given per image", "Unknown labels"
+        columns = ["Split", "Images", labels, "Official train list", "Official test list"]
+        columns += ["Images without a positive", "Classes present", left]
         blocks.append(table_block(f"Splits of {dataset.name}", columns, cells))
     if dataset.simulate is not None:
         blocks.append(paragraph(_simulation(dataset.simulate)))
@@ -79,12 +83,13 @@ def _data_of(draft: Draft, dataset: Dataset) -> list[Row]:
 
 
 def _classes(draft: Draft, dataset: str, classes: list[Row]) -> list[Row]:
+    truth = draft.collected.truth(dataset)
     order = sorted(classes, key=lambda row: -row["support_train"])
     image = figures.supports(
         *([row[key] for row in order] for key in ("class", "support_train", "observed_positive", "false_negative_rate"))
     )
     columns = ["Class", "Train", "Val", "Test", "Official train", "Official test", "Supported"]
-    columns += ["Observed", "Unknown", "False negatives"]
+    columns += ["Observed", "Unknown", *(["False negatives"] if truth else [])]
     supports = ("support_train", "support_val", "support_test", "support_official_train", "support_official_test")
     cells = [
         [
@@ -93,23 +98,22 @@ def _classes(draft: Draft, dataset: str, classes: list[Row]) -> list[Row]:
             "yes" if row["supported"] else "no",
             whole(row["observed_positive"]),
             whole(row["unknown"]),
-            percent(row["false_negative_rate"]),
+            *([percent(row["false_negative_rate"])] if truth else []),
         ]
         for row in classes
     ]
+    alt, title = (
+        f"Positives and false-negative rate of each class of {dataset}",
+        "Positives and false negatives by class",
+    )
+    caption = "Left: positives of each class and how many are shown. Right: how often assuming its unknown labels "
+    caption += "absent is wrong."
+    if not truth:
+        alt, title = f"Given positives of each class of {dataset}", "Given positives by class"
+        caption = "Positives that were given of each class; how many more there are in truth is not known."
     return [
-        draft.figure(
-            f"{dataset}-classes",
-            image,
-            classes,
-            f"Positives and false-negative rate of each class of {dataset}",
-            "Left: positives of each class and how many are shown. Right: how often assuming its unknown labels "
-            "absent is wrong.",
-        ),
-        box(
-            "Positives and false negatives by class",
-            [table_block(f"Classes of {dataset}", columns, cells, titled=False)],
-        ),
+        draft.figure(f"{dataset}-classes", image, classes, alt, caption),
+        box(title, [table_block(f"Classes of {dataset}", columns, cells, titled=False)]),
     ]
 
 
@@ -131,22 +135,9 @@ def rest(draft: Draft) -> Row:
         lead = f"This page is partial: {parts} of it {verb} missing, and what needs them is left out."
         rows = [[item.path, item.reason] for item in missing]
         blocks = [table_block(f"{parts} missing", ["Missing", "Why"], rows, words=2)]
-    blocks += [
-        heading("Skipped, with the reason", 4),
-        bullets(
-            _skipped(
-                draft,
-            )
-            or ["nothing"]
-        ),
-    ]
+    blocks += [heading("Skipped, with the reason", 4), bullets(_skipped(draft) or ["nothing"])]
     blocks += [heading("Reproduce", 4), {"kind": "code", "lines": _COMMANDS}]
-    blocks += [
-        heading("Provenance", 4),
-        *_provenance(
-            draft,
-        ),
-    ]
+    blocks += [heading("Provenance", 4), *_provenance(draft)]
     return section("rest", "Missing, reproduce", "What is missing, and how to reproduce", lead, blocks)
 
 
@@ -157,12 +148,16 @@ def _skipped(draft: Draft) -> list[str]:
         reasons: dict[str, list[str]] = {}
         for row in analyses.pseudo_labels(draft.collected, dataset.name):
             if row["reason"]:
-                name = f"{label(row['method'], row['variant'])} ({SHORT[row['stage']]})"
+                name = f"{draft.label(dataset.name, row['method'], row['variant'])} ({SHORT[row['stage']]})"
                 reasons.setdefault(row["reason"], []).append(name)
         items += [f"{where}No pseudo-label audit of {_named(names)}: {why}." for why, names in reasons.items()]
         reasons = {}
         for analysis in draft.collected.wasserstein:
-            for row in analysis.tables["per_class"] if analysis.dataset == dataset.name else []:
+            if analysis.dataset != dataset.name:
+                continue
+            for run in analysis.record["runs"] if not analysis.record["truth"] else []:
+                reasons.setdefault(run["reason"], ["any class"])
+            for row in analysis.tables["per_class"]:
                 names = reasons.setdefault(row["reason"], []) if row["distance"] is None else []
                 if f"{row['class']} ({row['split']})" not in names:
                     names.append(f"{row['class']} ({row['split']})")
@@ -196,6 +191,11 @@ def _provenance(draft: Draft) -> list[Row]:
 
 
 def _simulation(report: Row) -> str:
+    if report["protocol"] == "given":
+        return (
+            "Nothing was drawn: the labels that the data give are what is observed, and what they do not give is "
+            "unknown."
+        )
     if report["protocol"] == "literature":
         how = f"The published recipe was followed bit for bit (seed {report.get('seed')})"
     else:

@@ -62,10 +62,10 @@ def headline(draft: Draft) -> Row:
     """
     names = [dataset.name for dataset in draft.collected.datasets]
     runs = sum(len(arm.runs) for arm in draft.collected.arms)
-    lead = (
-        f"{counted(runs, 'training run')} on {joined(names)}, {counted(draft.seeds, 'training seed')}: how much of "
-        "what full labels teach is learned from one positive label per image."
-    )
+    what = "how much of what full labels teach is learned from one positive label per image."
+    if not draft.truth:
+        what = "what was learned from labels that are not exhaustive, as far as they can say it."
+    lead = f"{counted(runs, 'training run')} on {joined(names)}, {counted(draft.seeds, 'training seed')}: {what}"
     return section("headline", "Findings", "What was run and what came out", lead, draft.each(_findings))
 
 
@@ -74,12 +74,19 @@ def _findings(draft: Draft, dataset: Dataset) -> list[Row]:
     if dataset.table is not None:
         counts = {row["split"]: row for row in tables.splits(dataset)}
         images = {split: f"{row['images']:,}" for split, row in counts.items()}
+        labels = "labels per training image, one of them shown"
         cards = [
             (f"{len(dataset.table.paths):,}", "images: {train} train, {val} val, {test} test".format(**images)),
             (str(len(dataset.table.classes)), "classes"),
-            (f"{counts['train']['labels_per_image'] or 0:.2f}", "labels per training image, one of them shown"),
+            (
+                f"{counts['train']['labels_per_image'] or 0:.2f}",
+                labels if dataset.table.exhaustive else "present labels given per training image",
+            ),
         ]
-        if dataset.simulate is not None:
+        if not dataset.table.exhaustive:
+            share = counts["train"]["cells_unscored"] / max(counts["train"]["images"] * len(dataset.table.classes), 1)
+            cards.append((percent(share), "of the training labels are unknown; how many are present was not measured"))
+        elif dataset.simulate is not None:
             words = "of the unknown training labels are in truth present: the error of assuming them absent"
             expected = dataset.simulate.get("expected_false_negative_rate")
             words += "" if expected is None else f" ({percent(expected)} expected of such a draw)"
@@ -98,10 +105,10 @@ def maps(draft: Draft) -> Row:
     Returns:
         The section.
     """
-    lead = (
-        "Test mAP in percent, best first: look at where a method stands between AN, which assumes every unknown "
-        "label absent, and full labels. "
-    )
+    lead = "Test mAP in percent, best first"
+    if draft.truth:
+        lead += ": look at where a method stands between AN, which assumes every unknown label absent, and full labels"
+    lead += ". "
     spread = "Plus-minus is the sample standard deviation over training seeds."
     lead += spread if draft.seeds > 1 else "There is one training seed, so no spread is known."
     return section("map", "mAP", "Mean average precision at each stage", lead, draft.each(_maps_of))
@@ -112,7 +119,7 @@ def _maps_of(draft: Draft, dataset: Dataset) -> list[Row]:
     if not mine:
         return []
     both = _side_by_side(draft, dataset.name)
-    blocks = [_dots(draft, dataset.name, mine), *both]
+    blocks = [*_warning(draft, dataset.name), _dots(draft, dataset.name, mine), *both]
     for stage in TRAINING_STAGES:
         rows = tables.ranked(mine, dataset.name, stage)
         if rows:
@@ -120,6 +127,17 @@ def _maps_of(draft: Draft, dataset: Dataset) -> list[Row]:
             long = bool(both) and stage in ("linear_init", "finetune") and len(rows) > LISTED
             blocks += [box(f"{STAGES[stage]}: all numbers", inner)] if long else [heading(STAGES[stage], 4), *inner]
     return blocks + _support(dataset, mine[0])
+
+
+def _warning(draft: Draft, dataset: str) -> list[Row]:
+    """Return what stands above the scores of a dataset that are not against full labels."""
+    if not draft.given(dataset):
+        return []
+    words = (
+        f"Scores of {dataset} are {tables.GIVEN}. They tell networks that were trained on the same labels apart, "
+        "roughly, and do not compare with scores of other data."
+    )
+    return [paragraph(words, "warning")]
 
 
 def _identity(row: Row) -> Identity:
@@ -144,12 +162,16 @@ def _dots(draft: Draft, dataset: str, mine: list[Row]) -> Row:
             for row in rows
         ]
         if dots:
-            panels.append((STAGES[stage], dots, plain.get(BASELINE), plain.get(CEILING)))
+            ceiling = plain.get(CEILING) if draft.collected.truth(dataset) else None
+            panels.append((STAGES[stage], dots, plain.get(BASELINE), ceiling))
         every += rows
         named += shown
-    caption = "Dots are means; the grey band is the gap from AN to full labels."
-    if draft.seeds > 1:
-        caption = "Dots are means, bars one standard deviation and ticks single seeds" + caption[14:]
+    caption = (
+        "Dots are means, bars one standard deviation and ticks single seeds" if draft.seeds > 1 else "Dots are means"
+    )
+    if draft.collected.truth(dataset):
+        caption += "; the grey band is the gap from AN to full labels"
+    caption = draft.marked(f"{caption}.", dataset)
     if len(named) < len(every):
         caption += f" In colour: the references and the best of each stage, at most {figures.NAMED}."
     if any(row["density"] for row in every):
@@ -159,9 +181,9 @@ def _dots(draft: Draft, dataset: str, mine: list[Row]) -> Row:
     hidden = ("note", "edge")
     return draft.figure(
         f"{dataset}-map",
-        figures.scores(panels, x="test mAP (%), mean over the classes present"),
+        figures.scores(panels, x=draft.marked("test mAP (%), mean over the classes present", dataset)),
         [flat({key: value for key, value in row.items() if key not in hidden}) for row in mine],
-        f"Test mAP of every method at every stage on {dataset}",
+        draft.marked(f"Test mAP of every method at every stage on {dataset}", dataset),
         caption,
     )
 
@@ -239,7 +261,7 @@ def _side_by_side(draft: Draft, dataset: str) -> list[Row]:
     columns += ["Learning rates, linear head", "Learning rates, fine-tuned", "Knows the label density"]
     cells = [
         [
-            {"text": label(row["method"], row["variant"]), "note": _note(draft, dataset, mine[-1])},
+            {"text": draft.label(dataset, row["method"], row["variant"]), "note": _note(draft, dataset, mine[-1])},
             *("–" if row[stage] is None else plus_minus(row[stage]["test_map"]) for stage in stages),
             "–" if row["gain"] is None else signed(row["gain"]),
             *(" / ".join(dict.fromkeys(part[key] for part in mine)) for key in conditions),
@@ -253,13 +275,23 @@ def _side_by_side(draft: Draft, dataset: str) -> list[Row]:
     if draft.seeds > 1:
         notes.append("Learning rates in the order of the seeds.")
     notes += [_EDGE] if any(part["edge"] for part in every) else []
-    words, kind = findings.own_head(tables.against_own_head(draft.collected, dataset))
+    words, kind = findings.own_head(tables.against_own_head(draft.collected, dataset), draft.collected.truth(dataset))
     return [
         heading("Linear head and fine-tuned, side by side", 4),
-        table_block(f"Test mAP of both stages, {dataset}", columns, cells, marks=marks, titled=False),
+        _scores_table(draft, dataset, f"Test mAP of both stages, {dataset}", columns, cells, marks),
         paragraph(" ".join(notes), "note"),
-        *([paragraph(words, kind)] if words else []),
+        *([paragraph(draft.marked(words, dataset), kind)] if words else []),
     ]
+
+
+def _scores_table(
+    draft: Draft, dataset: str, caption: str, columns: list[str], cells: list[list[Any]], marks: list[str]
+) -> Row:
+    """Return a table of scores, under a heading that says the same: its caption shows where scores need their mark."""
+    given = draft.given(dataset)
+    if given:  # these scores say of no method that it is best
+        marks = [mark if mark == "reference" else "" for mark in marks]
+    return table_block(draft.marked(caption, dataset), columns, cells, marks=marks, titled=given)
 
 
 def _stage_table(draft: Draft, dataset: str, stage: str, rows: list[Row]) -> list[Row]:
@@ -269,7 +301,13 @@ def _stage_table(draft: Draft, dataset: str, stage: str, rows: list[Row]) -> lis
     first = rows[0]
     uneven = len({(len(row["seeds"]), row["planned"]) for row in rows}) > 1 or len(first["seeds"]) < first["planned"]
     columns: list[tuple[str, Callable[[Row], Any]]] = [
-        ("Method", lambda row: {"text": label(*_identity(row)[1:]), "note": _note(draft, dataset, row)}),
+        (
+            "Method",
+            lambda row: {
+                "text": draft.label(dataset, row["method"], row["variant"]),
+                "note": _note(draft, dataset, row),
+            },
+        ),
         (f"Test mAP, {first['classes_present']} present", lambda row: plus_minus(row["test_map"])),
         *((key.capitalize(), lambda row, key=key: row[key]) for key in conditions),
         (f"Absent = 0, {first['classes']} classes", lambda row: plus_minus(row["test_map_absent_zero"])),
@@ -291,7 +329,7 @@ def _stage_table(draft: Draft, dataset: str, stage: str, rows: list[Row]) -> lis
     notes += [f"The gap is not defined: {reason}." for reason in reasons]
     notes += [_EDGE] if any(row["edge"] for row in rows) else []
     averaged = [
-        f"{label(row['method'], row['variant'])} ({row['averaged']} of {counted(len(row['seeds']), 'seed')})"
+        f"{draft.label(dataset, *_identity(row)[1:])} ({row['averaged']} of {counted(len(row['seeds']), 'seed')})"
         for row in rows
         if row["averaged"]
     ]
@@ -303,7 +341,7 @@ def _stage_table(draft: Draft, dataset: str, stage: str, rows: list[Row]) -> lis
     rules = dict.fromkeys(run.provenance.get("settings", {}).get("select") for run in runs)
     notes += [_RULES[rule] for rule in rules if rule in _RULES]
     return [
-        table_block(f"{STAGES[stage]}, {dataset}", titles, cells, marks=_marks(rows), titled=False),
+        _scores_table(draft, dataset, f"{STAGES[stage]}, {dataset}", titles, cells, _marks(rows)),
         paragraph(" ".join(notes), "note"),
     ]
 
@@ -326,7 +364,7 @@ def _note(draft: Draft, dataset: str, row: Row) -> str:
     item = getattr(draft.collected.params.variants, row["stage"]).get(key)
     changes = [] if item is None else [*leaves(item.set.stage), *leaves(item.set.method)]
     words = listed(f"{name} = {value}" for name, value in changes if name != "protocol")  # which has its own place
-    start = f"from {label(row['start'])}'s linear head" if row["start"] else ""
+    start = f"from {draft.label(dataset, row['start'])}'s linear head" if row["start"] else ""
     return "; ".join(filter(None, [row["note"], start, words]))
 
 
@@ -344,11 +382,15 @@ def curves(draft: Draft) -> Row:
         "Look at AN after its best epoch: where its val mAP falls, it is fitting its false negatives, and a method "
         "that doubts unknown labels should fall less."
     )
+    if not draft.truth:
+        lead = (
+            "Look at where the curves level off: a network that gains no more has learned what these labels teach it."
+        )
     return section("curves", "Curves", "Validation mAP by epoch", lead, draft.each(_curves_of))
 
 
 def _curves_of(draft: Draft, dataset: Dataset) -> list[Row]:
-    blocks = []
+    blocks = _warning(draft, dataset.name)
     for stage in TRAINING_STAGES:
         if arms := draft.collected.of(stage, dataset.name):
             blocks += [heading(STAGES[stage], 4), *_stage_curves(draft, dataset.name, stage, arms)]
@@ -365,21 +407,23 @@ def _stage_curves(draft: Draft, name: str, stage: str, arms: list[Arm]) -> list[
         losses.append(draft.series(name, identity, tables.over_epochs(arm, "loss"), "mean", [], shown))
     falls = {(row["method"], row["variant"]): row["fall"]["mean"] for row in tables.falls(draft.collected, stage, name)}
     lost = [identity for identity in shown if identity[1:] in falls]
-    words = listed(f"{label(*identity[1:])} {falls[identity[1:]]:.1f}" for identity in lost)
+    words = listed(f"{draft.label(name, *identity[1:])} {falls[identity[1:]]:.1f}" for identity in lost)
     caption = "Markers are chosen epochs."
     if len(lines) <= figures.NAMED and any(line.std for line in lines):
         caption = "Markers are chosen epochs; bands are one standard deviation over seeds."
     if any(row.get("val_score_average") is not None for arm in arms for run in arm.runs for row in run.epochs):
         caption += " Curves are of the raw weights; their moving average competed for the choice."
     caption += few(shown, every, "Named", "the rest are grey, and cut off below the named ones")
-    title, columns = f"Val mAP by epoch on {name}, {STAGES[stage]}", _columns(arms, "val_map")
+    title = draft.marked(f"Val mAP by epoch on {name}, {STAGES[stage]}", name)
+    axis, columns = "val mAP (%)", _columns(arms, "val_map")
+    mark = "\n" + tables.GIVEN.replace("; ", ";\n") if draft.given(name) else ""  # in lines that fit the axis
     blocks = [
         draft.figure(
             f"{name}-{stage}-val_map",
-            figures.curves(lines, x="epoch", y="val mAP (%)"),
+            figures.curves(lines, x="epoch", y=axis + mark),
             columns,
             title,
-            f"{caption} Points lost from the best epoch to the last: {words}.",
+            draft.marked(f"{caption} Points of val mAP lost from the best epoch to the last: {words}.", name),
         )
     ]
     if len(shown) < len(every):
@@ -391,13 +435,14 @@ def _stage_curves(draft: Draft, name: str, stage: str, arms: list[Arm]) -> list[
             figures.multiples(
                 [lines[every.index(one)] for one in order],
                 x="epoch",
-                y="val mAP (%)",
+                y=axis,
                 reference=lines[every.index(base)] if base in every else None,
                 notes=notes,
             ),
             columns,
             f"{title}, one panel a method",
-            "Best first in test mAP, each on its own scale"
+            draft.marked("Best first in test mAP", name)
+            + ", each on its own scale"
             + (f", {label(BASELINE)} in grey" if base in every else "")
             + "; at the right of a name, points lost from the best epoch to the last.",
         )
@@ -460,8 +505,13 @@ def _second_stage_of(draft: Draft, dataset: Dataset) -> list[Row]:
     one = all(row["test"]["n"] <= 1 for row in rows)
     spread = "Plus-minus is the sample standard deviation of the paired differences."
     return [
-        bullets(findings.second_stage(row) for row in rows),
-        table_block(f"{subject} against its rivals on {dataset.name}, points of mAP", columns, cells, words=2),
+        bullets(draft.marked(findings.second_stage(row), dataset.name) for row in rows),
+        table_block(
+            draft.marked(f"{subject} against its rivals on {dataset.name}, points of mAP", dataset.name),
+            columns,
+            cells,
+            words=2,
+        ),
         paragraph("There is one seed, so no spread is known." if one else spread, "note"),
     ]
 

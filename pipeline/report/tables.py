@@ -19,6 +19,8 @@ SECOND_STAGE = "lac"  # the stage, and the method it is named after
 FIRST_NETWORK = "plc"  # the method whose network the second stage starts from
 
 ORACLES = {"full": "sees all labels", "iun": "sees the true negatives"}
+GIVEN = "against the given labels; unknown counted absent"
+"""What is said wherever a score stands that is not against full labels."""
 
 _ROUND = 4  # decimals of percent in summary.json: below what another BLAS changes, above what anyone reads
 
@@ -90,11 +92,12 @@ def results(collected: Collected) -> list[Row]:
     """
     rows = []
     for dataset in collected.datasets:
-        supported = dataset.supported()
+        supported, truth = dataset.supported(), collected.truth(dataset.name)
         for stage in TRAINING_STAGES:
             arms = collected.of(stage, dataset.name)
             rows += [
-                _result(arm, [_reference(arm, arms, name) for name in (BASELINE, CEILING)], supported) for arm in arms
+                _result(arm, [_reference(arm, arms, name) for name in (BASELINE, CEILING)], supported, truth)
+                for arm in arms
             ]
     return rows
 
@@ -113,12 +116,14 @@ def _reference(arm: Arm, arms: list[Arm], method: str) -> Arm | str:
     return next((item for name in names for item in same if item.variant == name), "{} has another head or protocol")
 
 
-def _result(arm: Arm, references: list[Arm | str], supported: tuple[str, ...] | None) -> Row:
+def _result(arm: Arm, references: list[Arm | str], supported: tuple[str, ...] | None, truth: bool) -> Row:
     unsupported = "the table of labels could not be read" if supported is None else "no class has the support"
     found = [item for item in references if isinstance(item, Arm)]
     shares: Row = {}
     for name, measure in (("gap_share", "map"), ("gap_share_supported", "supported")):
-        if len(found) < len(references):
+        if not truth:
+            share, reason = None, f"the labels of {arm.dataset} are not exhaustive, so no method saw full labels"
+        elif len(found) < len(references):
             why: dict[str, list[str]] = {}
             for method, item in zip((BASELINE, CEILING), references, strict=True):
                 if isinstance(item, str):
@@ -135,7 +140,12 @@ def _result(arm: Arm, references: list[Arm | str], supported: tuple[str, ...] | 
         "method": arm.method,
         "variant": arm.variant,
         "name": arm.name,
-        "note": ORACLES.get(arm.method, ""),
+        "note": ""
+        if arm.method not in ORACLES
+        else ORACLES[arm.method]
+        if truth
+        else "sees the given labels, as all do",
+        "given": arm.given,
         "head": arm.head,
         "protocol": arm.protocol,
         "density": arm.density,
@@ -182,6 +192,7 @@ def summary(rows: list[Row]) -> Row:
             "gap_share", "gap_share_supported", "classes", "classes_present", "classes_supported", "head", "protocol",
         )}  # fmt: skip
         entry["knows_label_density"] = row["density"]
+        entry |= {"scores": GIVEN} if row["given"] else {}
         for name in ("gap_share", "gap_share_supported"):
             if row[name] is None:
                 entry[f"{name}_reason"] = row[f"{name}_reason"]

@@ -24,8 +24,24 @@ def problem(seed: int, n: int = 12, c: int = 5, rounds: int = 4) -> tuple[np.nda
     return truth, observed, labels, generator.random((n, c)) < 0.8
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_without_truth_only_labels_are_counted(seed: int):
+    truth, observed, rounds, scored = problem(seed)
+    counted = {"unknown", "labelled", "coverage", "negatives", "positives", "per_class_labelled"}
+    found = pseudo_labels.audit(None, observed, rounds, scored)
+    for mine, full in zip(found, pseudo_labels.audit(truth, observed, rounds, scored), strict=True):
+        for kind in ("cumulative", "newly_added"):
+            assert mine[kind] == {name: value if name in counted else None for name, value in full[kind].items()}
+        assert (mine["dropped"], mine["flipped"]) == (full["dropped"], full["flipped"])
+    by_class = pseudo_labels.by_class(None, observed, rounds[-1])
+    for c, row in enumerate(by_class):
+        cells = [rounds[-1][i, c] for i in range(len(observed)) if observed[i, c] == 0]
+        assert (row["unknown"], row["positives"], row["negatives"]) == (len(cells), cells.count(1), cells.count(-1))
+        assert row["hidden_positives"] is None and row["baseline_all_unknown_negative"] is None
+
+
 def count_by_loops(truth, observed, now, before, scored):
-    """Every count of one round, cell by cell; `before` None counts all labels in force."""
+    """Every count of one round, cell by cell; `before` None counts all labels."""
     counts = dict.fromkeys(("unknown", "negatives", "negatives_correct", "positives", "positives_correct", "hidden"), 0)
     counts |= {"missed": 0}
     for i in range(len(truth)):

@@ -1,6 +1,6 @@
 """A whole synthetic project: every file that the report reads, written through storage and by the analysis stages."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,8 @@ class Plan:
     published: tuple[str, ...] = ()
     """Names, as ``<method>`` or ``<method>-<what>``, of what was trained by its source's recipe."""
     datasets: tuple[str, ...] = ("digits",)
+    given: tuple[str, ...] = ()
+    """Datasets whose labels are not exhaustive."""
     classes: tuple[str, ...] = CLASSES
 
 
@@ -121,6 +123,13 @@ def make_table(classes: tuple[str, ...]) -> Table:
     return Table(classes, tuple(f"images/{row:03}.png" for row in range(72)), truth, scored, split, official)
 
 
+def given_table(table: Table) -> Table:
+    """Of each row the first positive is given, and every fifth cell that is absent; the rest is unknown."""
+    cells = np.arange(table.truth.size).reshape(table.truth.shape)
+    known = (observe(table.truth) == 1) | ((cells % 5 == 0) & (table.truth == 0))
+    return replace(table, truth=(table.truth * known).astype(np.int8), scored=known, exhaustive=False)
+
+
 def observe(truth: np.ndarray) -> np.ndarray:
     """The first positive of each row."""
     single = np.zeros_like(truth)
@@ -144,12 +153,18 @@ def write_data(root: Path, dataset: str, table: Table) -> np.ndarray:
     train = table.rows("train")
     truth, known, scored = table.truth[train], single[train], table.scored[train]
     rows = []
-    for column, name in enumerate(table.classes):
+    for column, name in enumerate(table.classes if table.exhaustive else ()):
         unknown = (known[:, column] == 0) & scored[:, column]
         rows.append({
             "name": name, "truth_positive": int(truth[:, column].sum()),
             "observed_positive": int((known[:, column] == 1).sum()), "unknown": int(unknown.sum()),
             "false_negative_rate": float(truth[unknown, column].mean()),
+        })  # fmt: skip
+    for column, name in enumerate(() if table.exhaustive else table.classes):
+        positives, unknown = int(truth[:, column].sum()), int((~scored[:, column]).sum())
+        rows.append({
+            "name": name, "truth_positive": positives, "observed_positive": positives, "unknown": unknown,
+            "hidden_positive": None, "false_negative_rate": None, "expected_false_negative_rate": None,
         })  # fmt: skip
     unknown = (known == 0) & scored
     storage.write_json(
@@ -158,11 +173,18 @@ def write_data(root: Path, dataset: str, table: Table) -> np.ndarray:
             "protocol": "seeded", "draw": 0, "seed": None, "rows": {}, "classes": rows,
             "false_negative_rate": float(truth[unknown].mean()), "expected_false_negative_rate": 0.25,
             "labels_per_image": 2.5,
+        }
+        if table.exhaustive
+        else {
+            "protocol": "given", "draw": None, "seed": None, "rows": {}, "classes": rows, "false_negative_rate": None,
+            "expected_false_negative_rate": None, "labels_per_image": 1.0,
         },
     )  # fmt: skip
     with storage.create_hdf5(root / "data" / "simulate" / dataset / "observed.h5") as file:
         everything = np.where(table.scored, np.where(table.truth == 1, 1, -1), 0).astype(np.int8)
         negatives = np.where(single == 1, 1, np.where((table.truth == 0) & table.scored, -1, 0)).astype(np.int8)
+        if not table.exhaustive:
+            single = negatives = everything
         for name, labels in (("single", single), ("all", everything), ("negatives", negatives)):
             storage.put(file, name, labels, axes="image, class", units="label")
     storage.write_json(
@@ -248,13 +270,25 @@ def write_run(
     part = {"map": score, "map_absent_zero": score * len(present) / len(table.classes), "classes_present": len(present)}
     storage.write_json(
         folder / "metrics.json",
-        {"epoch": 2, "epochs": EPOCHS, "learning_rate": rate, "test": part, "val": part | {"map": score + 1}},
+        {
+            "labels": "clean" if table.exhaustive else "given",
+            "epoch": 2,
+            "epochs": EPOCHS,
+            "learning_rate": rate,
+            "test": part,
+            "val": part | {"map": score + 1},
+        },
     )
     head = HEADS.get(method, "linear") if stage in ("end_to_end", "lac") else "linear"
     storage.write_json(
         folder / "provenance.json",
         {
-            "settings": {"select": "clean", "seed": seed, "protocol": protocol, "head": {"kind": head}},
+            "settings": {
+                "select": "clean" if table.exhaustive else "observed",
+                "seed": seed,
+                "protocol": protocol,
+                "head": {"kind": head},
+            },
             "needs": ["expected_positives"] if method in KNOWING else [],
             "versions": {"torch": "9.9"},
         },
@@ -279,8 +313,9 @@ def make_project(root: Path, params: Path, plan: Plan | None = None) -> Params:
     """Write a whole project below ``root``."""
     plan = plan or Plan()
     params_text(params, root / "params.yaml", plan)
-    table = make_table(plan.classes)
     for dataset in plan.datasets:
+        table = make_table(plan.classes)
+        table = given_table(table) if dataset in plan.given else table
         single = write_data(root, dataset, table)
         for stage, methods in plan.scores.items():
             runs = {

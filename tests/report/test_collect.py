@@ -113,6 +113,14 @@ def _no_key(path: Path) -> None:
     storage.write_json(path, record)
 
 
+def _no_labels(path: Path) -> None:
+    storage.write_json(path, {key: value for key, value in storage.read_json(path).items() if key != "labels"})
+
+
+def _no_truth(path: Path) -> None:
+    storage.write_json(path, {key: value for key, value in storage.read_json(path).items() if key != "truth"})
+
+
 def _no_number(path: Path) -> None:
     path.write_text(path.read_text().replace("0.25", "nan"))
 
@@ -128,6 +136,9 @@ def _not_complete(path: Path) -> None:
     ("path", "break_", "reason"),
     [
         ("runs/finetune/digits-em-1/metrics.json", _no_key, "test.map_absent_zero"),
+        ("runs/finetune/digits-em-1/metrics.json", _no_labels, "labels"),
+        ("analyses/audit/digits-1/audit.json", _no_truth, "truth"),
+        ("analyses/wasserstein/digits-1/wasserstein.json", _no_truth, "truth"),
         ("runs/finetune/digits-em-1/metrics.json", lambda path: path.write_text("{"), "not JSON"),
         ("runs/finetune/digits-an-1/epochs.tsv", _no_number, "not a finite number"),
         ("analyses/landscape/digits-an-1/landscape.h5", _not_complete, "interrupted"),

@@ -111,7 +111,9 @@ def _without_labels(collected: Collected, seeds: tuple[int, ...]) -> Collected:
 
 
 def test_a_best_method_without_a_label_yet_is_not_credited(collected: Collected) -> None:
-    early = "EM+APL's chosen epoch lies before its first pseudo-label at each of 3 seeds, so its pseudo-labels have no"
+    early = (
+        "EM+APL's chosen epoch lies before its first pseudo-label at each of 3 seeds, so its pseudo-labels have little"
+    )
     for seeds, said in (((), False), ((0, 1), False), ((0, 1, 2), True)):
         changed = _without_labels(collected, seeds)
         words = findings.findings(changed, tables.results(changed), changed.datasets[0])

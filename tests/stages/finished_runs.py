@@ -1,5 +1,6 @@
 """A tiny project whose training stages seem to have run: what the analysis stages read, written by storage."""
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,19 @@ def write_data(root: Path) -> tuple[Table, dict[str, np.ndarray]]:
         for name, labels in observed.items():
             storage.put(file, name, labels, axes="image, class", units="label")
     return table, observed
+
+
+def write_given(root: Path) -> tuple[Table, np.ndarray, np.ndarray]:
+    """Write table and labels of the same images where only some labels are given; return both, and the truth."""
+    table, observed = write_data(root)
+    known = (observed["single"] == 1) | (table.scored & (np.random.default_rng(1).random(table.truth.shape) < 0.2))
+    given = replace(table, truth=(table.truth * known).astype(np.int8), scored=known, exhaustive=False)
+    write_table(root / "data" / "prepare" / DATASET / "table.h5", given)
+    labels = np.where(known, 2 * table.truth - 1, 0).astype(np.int8)
+    with storage.create_hdf5(root / "data" / "simulate" / DATASET / "observed.h5") as file:
+        for name in ("single", "all", "negatives"):
+            storage.put(file, name, labels, axes="image, class", units="label")
+    return given, labels, table.truth
 
 
 def write_run(

@@ -3,6 +3,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
@@ -48,7 +49,32 @@ def result(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> dict[s
         "observed": observed,
         "held": held,
         "record": storage.read_json(folder / "audit.json"),
-        **{name: storage.read_tsv(folder / f"{name}.tsv") for name in ("rounds", "per_class", "calibration")},
+        **{name: storage.read_tsv(folder / f"{name}.tsv") for name in ("rounds", "per_class", "calibration", "missed")},
+        "summary": (folder / "summary.md").read_text(),
+    }
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> dict[str, Any]:
+    """The audit of data whose labels are not exhaustive."""
+    root = tmp_path_factory.mktemp("given")
+    grid = finished.grid(linear_init=["an", "em_apl"])
+    finished.write_params(root, repository, grid=grid, variants=finished.no_variants())
+    table, labels, truth = finished.write_given(root)
+    held = {
+        STILL: finished.write_run(root, "linear_init", STILL, table, labels, seed=1, labelled=False),
+        GROWING: finished.write_run(root, "linear_init", GROWING, table, labels, seed=2, labelled=True),
+    }
+    audit(root, "digits", 0)
+    folder = root / "analyses" / "audit" / "digits-0"
+    return {
+        "table": table,
+        "labels": labels,
+        "truth": truth,
+        "held": held,
+        "record": storage.read_json(folder / "audit.json"),
+        **{name: storage.read_tsv(folder / f"{name}.tsv") for name in ("rounds", "per_class", "calibration", "missed")},
+        "header": (folder / "calibration.tsv").read_text(),
         "summary": (folder / "summary.md").read_text(),
     }
 
@@ -192,7 +218,9 @@ def test_summary_shows_the_base_rate_beside_every_run(result: dict[str, Any]):
 def test_same_inputs_same_bytes(result: dict[str, Any]):
     folder = result["root"] / "analyses" / "audit" / "digits-0"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert before.keys() == {"audit.json", "rounds.tsv", "per_class.tsv", "calibration.tsv", "summary.md"}
+    assert before.keys() == {
+        *("audit.json", "rounds.tsv", "per_class.tsv", "calibration.tsv", "missed.tsv", "summary.md")
+    }
     audit(result["root"], "digits", 0)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
@@ -233,3 +261,103 @@ def test_torch_is_never_imported(result: dict[str, Any], repository: Path):
     )
     command = [sys.executable, "-c", code, str(result["root"])]
     assert subprocess.run(command, cwd=repository).returncode == 0
+
+
+def likely_missed(held: dict[str, np.ndarray], unknown: np.ndarray) -> list[tuple[int, int]]:
+    """Places of unknown training cells, by belief and then by the network's probability, the likeliest first."""
+    cells = [(i, c) for i, c in np.argwhere(unknown).tolist()]
+    return sorted(cells, key=lambda cell: (-held["belief"][cell], -held["train"][cell], cell))[:50]
+
+
+@pytest.mark.parametrize("key", [STILL, GROWING, VARIANT])
+def test_likely_missed_labels_are_named_with_their_truth(result: dict[str, Any], key: str):
+    table, train = result["table"], result["table"].rows("train")
+    unknown = result["observed"]["single"][train] == 0
+    assert (unknown & ~table.scored[train]).any()
+    rows = [row for row in result["missed"] if row["key"] == key]
+    assert [int(row["rank"]) for row in rows] == list(range(1, unknown.sum() + 1))  # fewer than 50
+    for row, (i, c) in zip(rows, likely_missed(result["held"][key], unknown), strict=True):
+        assert (row["path"], row["class"]) == (table.paths[train[i]], table.classes[c])
+        assert row["truth"] == (str(table.truth[train[i], c]) if table.scored[train[i], c] else "")
+        assert float(row["belief"]) == pytest.approx(float(result["held"][key]["belief"][i, c]))
+        assert float(row["probability"]) == pytest.approx(1 / (1 + np.exp(-float(result["held"][key]["train"][i, c]))))
+
+
+def test_no_known_label_is_called_missed_and_what_nobody_knows_has_no_truth(given: dict[str, Any]):
+    cells = [(given["table"].paths[row], given["table"].classes[c]) for row, c in np.argwhere(given["labels"] != 0)]
+    for key in (STILL, GROWING):
+        rows = [row for row in given["missed"] if row["key"] == key]
+        assert rows and not set(cells) & {(row["path"], row["class"]) for row in rows}
+        assert {row["truth"] for row in rows} == {""}
+
+
+def test_fifty_likely_missed_labels_are_enough(tmp_path: Path, repository: Path):
+    finished.write_params(tmp_path, repository, grid=finished.grid(), variants=finished.no_variants())
+    table, labels, _ = finished.write_given(tmp_path)
+    nothing = np.zeros_like(labels)  # 60 unknown training cells
+    with storage.create_hdf5(tmp_path / "data/simulate/digits/observed.h5") as file:
+        for name in ("single", "all", "negatives"):
+            storage.put(file, name, nothing, axes="image, class", units="label")
+    finished.write_run(tmp_path, "linear_init", STILL, table, nothing, seed=1, labelled=False)
+    audit(tmp_path, "digits", 0)
+    rows = storage.read_tsv(tmp_path / "analyses/audit/digits-0/missed.tsv")
+    assert [row["rank"] for row in rows] == [str(rank) for rank in range(1, 51)]
+
+
+def test_without_truth_every_run_has_the_reason_and_nothing_is_measured(given: dict[str, Any]):
+    record, reason = given["record"], "the labels of digits are not exhaustive: what is hidden is not known"
+    train = given["table"].rows("train")
+    assert record["truth"] is False and record["unknown"] == (given["labels"][train] == 0).sum()
+    assert record["hidden_positives"] is None and record["baseline_all_unknown_negative"] is None
+    assert [(run["key"], run["reason"]) for run in record["runs"]] == [(STILL, reason), (GROWING, reason)]
+    assert [run["reason"] for run in record["skipped"]] == [reason, reason]
+    for run in record["runs"]:
+        for quantity, split in (("belief", "train"), ("probability", "val")):
+            nothing = {"cells": None, "cells_of_weight_0": None, "error": None}
+            assert run["calibration"][quantity] == {"split": split, "reason": reason, **nothing}
+    assert given["calibration"] == [] and "true_positives" in given["header"].split("\t")
+    lines = given["summary"].splitlines()
+    assert lines[2].startswith("Not measured: hidden positives, accuracy of pseudo-labels, base rates and calibration")
+    assert "the labels of digits are not exhaustive" in lines[2]
+
+
+def test_without_truth_pseudo_labels_are_counted_by_class(given: dict[str, Any]):
+    unknown = given["labels"][given["table"].rows("train")] == 0
+    labels = given["held"][GROWING]["pseudo_label"]
+    run = next(run for run in given["record"]["runs"] if run["key"] == GROWING)
+    chosen = labels[finished.CHOSEN - 1][unknown].tolist()
+    assert (run["chosen"]["positives"], run["chosen"]["negatives"]) == (chosen.count(1), chosen.count(-1))
+    assert run["chosen"]["coverage"] == pytest.approx(1 - chosen.count(0) / len(chosen))
+    assert run["chosen"]["accuracy"] is None and run["chosen"]["per_class_correct"] is None
+    assert [row["class"] for row in given["per_class"]] == list(finished.CLASSES)
+    for c, row in enumerate(given["per_class"]):
+        column = labels[finished.CHOSEN - 1][unknown[:, c], c].tolist()
+        counts = (len(column), column.count(1), column.count(-1))
+        assert tuple(int(row[name]) for name in ("unknown", "positives", "negatives")) == counts
+        for name in ("accuracy", "hidden_positives", "positive_precision", "negatives_correct"):
+            assert row[name] == "", name
+    assert len(given["rounds"]) == 2 * finished.EPOCHS and {row["accuracy"] for row in given["rounds"]} == {""}
+    line = next(line for line in given["summary"].splitlines() if f"| {GROWING} | {finished.CHOSEN} |" in line)
+    assert f"| {chosen.count(1)} | {chosen.count(-1)} |" in line
+
+
+def test_beliefs_are_spread_over_unknown_cells_of_a_weight(tmp_path: Path, repository: Path, given: dict[str, Any]):
+    unknown = given["labels"][given["table"].rows("train")] == 0
+    run = next(run for run in given["record"]["runs"] if run["key"] == GROWING)
+    belief = np.sort(given["held"][GROWING]["belief"][unknown].astype(float))
+    assert run["beliefs"]["belief"]["cells"] == len(belief)
+    assert run["beliefs"]["belief"]["mean"] == pytest.approx(belief.mean())
+    assert run["beliefs"]["belief"]["likely_present"] == sum(value > 0.5 for value in belief)
+    assert run["beliefs"]["belief"]["largest"] == belief[-1]
+    logits = given["held"][GROWING]["train"][unknown].astype(float)
+    assert run["beliefs"]["probability"]["mean"] == pytest.approx(np.mean(1 / (1 + np.exp(-logits))))
+    # a method that gives no unknown cell a weight makes no claim about it
+    finished.write_params(tmp_path, repository, grid=finished.grid(), variants=finished.no_variants())
+    table, labels, _ = finished.write_given(tmp_path)
+    finished.write_run(tmp_path, "linear_init", STILL, table, labels, seed=1, labelled=False)
+    with h5py.File(tmp_path / "runs/linear_init" / STILL / "labels.h5", "r+") as file:
+        file["weight"][...] = 0
+    audit(tmp_path, "digits", 0)
+    found = storage.read_json(tmp_path / "analyses/audit/digits-0/audit.json")["runs"][0]["beliefs"]
+    assert found["belief"]["cells"] == 0 and found["belief"]["mean"] is None
+    assert found["probability"]["cells"] == unknown.sum()

@@ -4,13 +4,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from ruamel.yaml import YAML
 
 from pipeline import config, seeds, storage
 from pipeline.audits.landscape import LandscapeError
 from pipeline.batch import Outputs, Problem
 from pipeline.methods import base
 from pipeline.methods.an import AssumeNegative
-from pipeline.methods.an import Settings as NoSettings
+from pipeline.methods.an import Settings as AnSettings
 from pipeline.networks.network import Network
 from stages.landscape import landscape, own_loss, sample
 from stages.problem import problem
@@ -239,9 +240,10 @@ def test_every_view_is_the_whole_image_and_only_weights_are_handed_on():
     seen: list[Outputs] = []
     observed, logits = torch.zeros(3, 2, dtype=torch.int8), torch.randn(3, 2)
     problem = Problem(5, ("a", "b"), torch.tensor([0, 0]), None)
-    loss = own_loss(Probe(NoSettings(), problem).eval(), observed, torch.tensor([4, 0, 2]))
+    loss = own_loss(Probe(AnSettings(floor=0.0), problem).eval(), observed, torch.tensor([4, 0, 2]), ["head.weight"])
     maps, weight = torch.randn(3, 2, 4, 4), torch.randn(2, 7)
-    value = loss({"logits": logits, "maps": maps}, {"head.weight": weight, "head.bias": torch.zeros(2)})
+    others = {"head.bias": torch.zeros(2), "layer1.weight": torch.randn(3, 3)}
+    value = loss({"logits": logits, "maps": maps}, {"head.weight": weight, **others})
     assert value == pytest.approx(float(torch.nn.functional.softplus(logits).mean()))
     (outputs,) = seen
     assert outputs.geometry is not None and outputs.maps is not None and outputs.parameters is not None
@@ -249,6 +251,34 @@ def test_every_view_is_the_whole_image_and_only_weights_are_handed_on():
     assert (outputs.geometry == torch.tensor([0.0, 0, 1, 1, 0])).all()  # not cropped, not mirrored; see `Outputs`
     assert torch.equal(outputs.maps, torch.stack([maps, maps]))
     assert [each.shape for each in outputs.parameters] == [(2, 7)]
+
+
+@pytest.mark.parametrize(("name", "power"), [("l1r", 1), ("l2r", 2)])
+def test_a_norm_is_of_the_weights_that_the_run_trained(tmp_path: Path, repository: Path, name: str, power: int):
+    project = Project(tmp_path, repository)
+    content = YAML(typ="safe", pure=True).load((tmp_path / "params.yaml").read_text())
+    content["finetune"]["default"]["freeze"] = ["layers.0", "layers.3"]
+    content["methods"][name] = {"default": {"weight": 0.5}}
+    finished.write_params(tmp_path, repository, **content)
+    project.params = config.load(tmp_path / "params.yaml")
+    network = project.train(project.method(name), name, seed=8)
+    landscape(tmp_path, "digits", name, 0)
+    arrays, attrs, _, _ = project.result(name)
+    index = arrays["image_index"]
+    rows = project.table.rows("train")[index]
+    frozen = {"backbone.layers.0.0.weight", "backbone.layers.3.0.weight"}
+    for offset, found in ((0.0, attrs["centre_loss"]), (0.8, arrays["loss_1d"][4])):
+        at = moved(network, offset, 0)
+        with torch.no_grad():
+            logits = at(project.images(rows))["logits"].double()
+        sign = 1 - 2 * torch.from_numpy(project.observed["single"][rows])
+        norms = {
+            key: float((each.double().abs() ** power).sum()) for key, each in at.state_dict().items() if each.ndim > 1
+        }
+        assert frozen < set(norms) and sum(norms[key] for key in frozen) > 1
+        trained = sum(value for key, value in norms.items() if key not in frozen)
+        expected = float(torch.nn.functional.softplus(sign * logits).mean()) + 0.5 * trained
+        assert found == pytest.approx(expected, rel=1e-5)
 
 
 def test_same_inputs_same_bytes_and_the_run_stays_as_it_is(project: Project, stored: tuple[base.Method, Network]):

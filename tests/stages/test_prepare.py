@@ -22,9 +22,11 @@ from stages.simulate import simulate
 VOC = {
     "source": "voc",
     "root": "raw",
+    "labels": "lists",
     "difficult": "negative",
     "classes": None,
     "size": 8,
+    "bad_images": "stop",
     "val_fraction": 0.2,
     "split_seed": 1200,
 }
@@ -181,6 +183,27 @@ def test_bad_input_leaves_earlier_outputs_alone(project, spoil, error, words):
     with pytest.raises(error, match=words):
         prepare(root, "pets")
     assert digests(root / "data" / "prepare" / "pets") == before
+
+
+def test_bad_pictures_drop_out_where_that_is_asked(project):
+    root = project(VOC | {"bad_images": "drop"}, protocol="literature")
+    small_tree(root / "raw")
+    spoil_picture(root / "raw")
+    remove_picture(root / "raw")
+    prepare(root, "pets")
+    folder = root / "data" / "prepare" / "pets"
+    table = read_table(folder / "table.h5")
+    assert table.paths == tuple(f"JPEGImages/img_{row}.jpg" for row in (0, 1, 3, 5))
+    assert table.truth.tolist() == [[1, 0], [1, 1], [1, 0], [1, 0]]
+    assert Pixels(folder / "images.h5").shape == (4, 8, 8, 3)
+    report = json.loads((folder / "report.json").read_text())
+    assert report["unusable"]["count"] == 3
+    assert [line.split(":")[0] for line in report["unusable"]["first"]] == [
+        f"JPEGImages/img_{row}.jpg" for row in (2, 6, 7)
+    ]
+    assert any(text.startswith("3 images are left out") for text in report["warnings"])
+    assert "- left out: JPEGImages/img_2.jpg: " in (folder / "summary.md").read_text()
+    assert not (root / ".pipeline").exists() or not any((root / ".pipeline" / "checkpoints").iterdir())
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -180,3 +181,32 @@ def test_the_same_table_gives_the_same_bytes(project):
         simulate(root, "toy")
         found.append([path.read_bytes() for path in sorted(folder.iterdir())])
     assert found[0] == found[1]
+
+
+# ------------------------------------------------------------------------------------------- labels as they are given
+def test_labels_that_are_not_exhaustive_are_observed_as_they_are(project):
+    truth = np.zeros((N, C), np.int8)
+    truth[np.arange(N), np.arange(N) % C] = 1
+    scored = truth == 1
+    scored[::7, 4] = True  # known absent, or present
+    prepared = replace(table(truth, scored), exhaustive=False)
+    observed, report = run(project(prepared, protocol="given"))
+    wanted = np.where(truth == 1, 1, np.where(scored, -1, 0)).tolist()
+    assert all(labels.tolist() == wanted for labels in observed.values()) and len(observed) == 3
+    assert (report["protocol"], report["draw"], report["seed"]) == ("given", None, None)
+    assert report["false_negative_rate"] is None and report["expected_false_negative_rate"] is None
+    train = np.array(wanted)[:30]
+    for column, row in enumerate(report["classes"]):
+        assert row["observed_positive"] == row["truth_positive"] == (train[:, column] == 1).sum()
+        assert row["unknown"] == (train[:, column] == 0).sum() and row["hidden_positive"] is None
+    summary = (project(prepared, protocol="given") / "data/simulate/toy/summary.md").read_text()
+    assert "cannot be measured" in summary and "labels per image (given)" in summary
+    assert f"| a | 6 | {(train[:, 0] == 0).sum()} |" in summary
+
+
+@pytest.mark.parametrize("protocol, exhaustive", [("given", True), ("seeded", False), ("literature", False)])
+def test_a_protocol_that_does_not_suit_the_labels_is_refused(project, protocol, exhaustive):
+    root = project(replace(table(), exhaustive=exhaustive), protocol=protocol)
+    with pytest.raises(ConfigError, match=rf"simulate\.protocol: {protocol}, but the labels of toy are"):
+        simulate(root, "toy")
+    assert not (root / "data" / "simulate").exists()

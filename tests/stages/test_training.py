@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from ruamel.yaml import YAML
 from sklearn.metrics import average_precision_score
 
 from pipeline import inputs, storage
@@ -35,10 +36,10 @@ EMBEDDED = BLOCK | {
     "optimizer": "adamw",
 }
 METHODS = {
-    "an": {"default": {}},
+    "an": {"default": tiny.AN},
     "em_apl": {"default": tiny.EM_APL},
-    "full": {"default": {"smoothing": 0.0}},
-    "iun": {"default": {}},
+    "full": {"default": {"smoothing": 0.0} | tiny.AN},
+    "iun": {"default": tiny.AN},
     "lac": {"default": tiny.LAC},
     "plc": {"default": {"threshold": 0.6, "form": "code", "weight_plc": 1.0}},
     "nowhere": {"default": {}},
@@ -80,7 +81,7 @@ class Project:
             for name, array in arrays.items():
                 storage.put(file, name, array, axes="image", units="as the test has it")
 
-    def write_table(self, **changes: np.ndarray) -> None:
+    def write_table(self, **changes: Any) -> None:
         write_table(self.root / "data" / "prepare" / "digits" / "table.h5", Table(**{**vars(self.table), **changes}))
 
     def write_params(self) -> None:
@@ -194,7 +195,7 @@ def test_a_run_stores_what_it_found(project: Project) -> None:
     assert metrics["learning_rate"] == float(best["learning_rate"])
     assert metrics["val"]["map"] == pytest.approx(float(best["val_map"]))
 
-    # what the method believed during the chosen epoch; the pseudo-labels that each was trained by
+    # what the method believed during the chosen epoch; the pseudo-labels of each
     labels, _ = arrays(folder / "labels.h5")
     method = storage.read_torch(folder / "method.pt")
     since, soft = method["since"].numpy(), method["soft"].numpy()
@@ -379,11 +380,12 @@ def test_a_checkpoint_is_of_these_settings_and_files_only(
 
     def name() -> str:
         linear_init(project.root, "digits", "em_apl", 0)
-        assert checkpoints[-1].path.parent == scratch
-        return checkpoints[-1].path.name
+        path = checkpoints[-1].path
+        assert path.parents[2] == scratch and path.parent.name == "linear_init-digits-em_apl-0"
+        return path.name
 
     first = name()
-    assert first.startswith("linear_init-digits-em_apl-0-") and name() == first
+    assert first.endswith("-0.05-None") and name() == first
 
     def features() -> None:
         project.put(project.cache, features=project.features + 1)
@@ -417,8 +419,151 @@ def test_a_checkpoint_is_of_these_settings_and_files_only(
         assert len(seen) == number
 
 
+def test_a_rate_that_diverged_is_tried_again_after_an_interruption(
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    checkpoints: list[Checkpoint],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Killed in the second of three epochs of the run itself, after a trial that diverged in its second."""
+    project.set("linear_init", learning_rate="grid", search={"values": [0.05, 7e37], "epochs": 2}, epochs=3)
+    epochs: list[int] = []
+    views = inputs.FeatureInputs.views
+    last = 99
+
+    def noting(self: Any, index: Any, names: Any, seed: int, epoch: int) -> Any:
+        if len(epochs) == last:
+            raise Killed
+        epochs.append(epoch)
+        return views(self, index, names, seed, epoch)
+
+    monkeypatch.setattr(inputs.FeatureInputs, "views", noting)
+    linear_init(project.root, "digits", "an", 0)
+    assert "lr 7e+37: epoch 2: loss is not finite" in capsys.readouterr().out
+    expected = project.bytes("linear_init", "digits-an-0")
+    diverging = epochs[6:-9]
+    assert epochs == [1, 1, 1, 2, 2, 2, *diverging, 1, 1, 1, 2, 2, 2, 3, 3, 3] and diverging[:4] == [1, 1, 1, 2]
+    shutil.rmtree(project.folder("linear_init", "digits-an-0"))
+
+    last = len(epochs) - 4
+    epochs.clear()
+    with pytest.raises(Killed):
+        linear_init(project.root, "digits", "an", 0)
+    release(checkpoints)
+    last = 99
+    epochs.clear()
+    linear_init(project.root, "digits", "an", 0)
+    assert epochs == [*diverging, 2, 2, 2, 3, 3, 3]
+    assert project.bytes("linear_init", "digits-an-0") == expected
+    assert list((project.root / ".pipeline" / "checkpoints").iterdir()) == []
+
+
+# ---------------------------------------------------------------------------------------------- what is abandoned
+def killed(project: Project, monkeypatch: pytest.MonkeyPatch, made: list[Checkpoint], seed: int = 0) -> Path:
+    """The folder that a run leaves which is killed in its second epoch."""
+
+    def killing(self: Any, index: Any, names: Any, seed: int, epoch: int) -> Any:
+        if epoch == 2:
+            raise Killed
+        return views(self, index, names, seed, epoch)
+
+    views = inputs.FeatureInputs.views
+    with monkeypatch.context() as patch:
+        patch.setattr(inputs.FeatureInputs, "views", killing)
+        with pytest.raises(Killed):
+            linear_init(project.root, "digits", "an", seed)
+    release(made)
+    (made[-1].folder / "heat").write_bytes(np.random.default_rng(0).bytes(5 << 20))
+    return made[-1].path
+
+
+def test_a_run_tells_and_deletes_what_its_own_key_cannot_resume(
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    checkpoints: list[Checkpoint],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    variant = {"dataset": "digits", "method": "an", "seed": 0, "set": {"stage": {"epochs": 3}, "method": {}}}
+    project.sections["variants"]["linear_init"] = {"digits-an-0-x": variant}
+    project.write_params()
+    left, other = killed(project, monkeypatch, checkpoints), killed(project, monkeypatch, checkpoints, seed=1)
+    capsys.readouterr()
+    linear_init(project.root, "digits", "an", 0, "digits-an-0-x")  # of another key
+    project.set("linear_init", momentum=0.5)
+    assert left.is_dir() and "interrupted" not in capsys.readouterr().out
+    linear_init(project.root, "digits", "an", 0)
+    told = [line for line in capsys.readouterr().out.splitlines() if "interrupted" in line]
+    assert len(told) == 1 and "linear_init digits-an-0: deleting 5." in told[0] and "0.0 hours ago" in told[0]
+    assert list((project.root / ".pipeline" / "checkpoints").iterdir()) == [other.parent]
+    assert list(other.parent.iterdir()) == [other]
+
+
+def test_a_run_tells_what_it_goes_on_with(
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    checkpoints: list[Checkpoint],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    left = killed(project, monkeypatch, checkpoints)
+    capsys.readouterr()
+    linear_init(project.root, "digits", "an", 0)
+    out = capsys.readouterr().out
+    assert "linear_init digits-an-0: going on with an interrupted run (5." in out and "epoch 1/2" not in out
+    assert not left.parent.exists()
+
+
+def test_what_another_process_is_training_stays(project: Project, checkpoints: list[Checkpoint]) -> None:
+    other = Checkpoint(project.root / ".pipeline/checkpoints/linear_init-digits-an-0/0123456789abcdef-0.1-None", 0)
+    (other.folder / "heat").write_bytes(b"hot")
+    linear_init(project.root, "digits", "an", 0)
+    assert (other.path / "disk" / "heat").exists()
+    other.discard()
+
+
+def test_a_run_that_diverged_leaves_nothing_to_resume(project: Project) -> None:
+    project.set("linear_init", learning_rate=7e37)
+    with pytest.raises(TrainingError, match="epoch 2"):
+        linear_init(project.root, "digits", "an", 0)
+    assert list((project.root / ".pipeline" / "checkpoints").iterdir()) == []
+
+
+# ---------------------------------------------------------------------------------------------- whose code
+def test_the_code_of_a_run_is_what_the_graph_says(repository: Path) -> None:
+    stages = YAML(typ="safe", pure=True).load((repository / "dvc.yaml").read_text())["stages"]
+    for stage in ("linear_init", "finetune", "end_to_end", "lac"):
+        found = {path.relative_to(repository).as_posix() for path in training.code(stage, "em_apl")}
+        declared = {str(dep).replace("${item.method}", "em_apl") for dep in stages[stage]["deps"]}
+        files = {dep for dep in declared if dep.endswith(".py")}
+        files |= {path.relative_to(repository).as_posix() for path in (repository / "pipeline/networks").glob("*.py")}
+        assert "pipeline/networks" in declared and files <= found
+        assert {file for file in found if file.startswith(("stages", "pipeline/methods"))} <= files
+
+
+def test_an_edit_of_another_methods_code_leaves_a_run_resumable(
+    project: Project, monkeypatch: pytest.MonkeyPatch, checkpoints: list[Checkpoint], tmp_path: Path
+) -> None:
+    folder = tmp_path / "code"
+    for package in ("pipeline", "stages"):
+        shutil.copytree(project.repository / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(training, "__file__", str(folder / "stages" / "training.py"))
+
+    def name() -> str:
+        linear_init(project.root, "digits", "an", 0)
+        return checkpoints[-1].path.name
+
+    first = name()
+    for other in ("methods/em.py", "methods/em_apl.py", "report/page.py", "audits/landscape.py"):
+        (folder / "pipeline" / other).write_text("# edited\n")
+        assert name() == first
+    seen = {first}
+    for number, own in enumerate(("methods/an.py", "methods/base.py", "cells.py", "train.py"), start=2):
+        (folder / "pipeline" / own).write_text("# edited\n")
+        seen.add(name())
+        assert len(seen) == number
+
+
 # ---------------------------------------------------------------------------------------------- choice by which labels
-def scorer(project: Project, select: str, **table: np.ndarray) -> Callable[[np.ndarray], float]:
+def scorer(project: Project, select: str, **table: Any) -> Callable[[np.ndarray], float]:
     project.set("finetune", select=select)
     project.write_table(**table)
     run = training.job(project.root, "finetune", "digits", "an", 0, None)
@@ -438,6 +583,20 @@ def test_epochs_are_scored_by_full_or_by_observed_labels_of_val(project: Project
         assert scorer(project, select)(logits) == pytest.approx(100 * np.mean(found)), select
     assert not np.array_equal(project.table.truth[at], project.observed["single"][at])
     assert not project.table.scored[at].all()
+
+
+def test_labels_that_are_not_exhaustive_are_no_clean_ones(project: Project) -> None:
+    at = project.table.rows("val")
+    assert not project.table.scored[at].all()
+    with pytest.raises(ConfigError, match=r"finetune\.select: clean, but the labels of digits are not exhaustive"):
+        scorer(project, "clean", exhaustive=False)
+    logits = tiny.numbers(len(at), 3, seed=4)
+    truth, every = project.table.truth[at], np.ones_like(project.table.scored[at])
+    found = [value for value in reference_map(truth, logits, every) if value is not None]
+    assert scorer(project, "last", exhaustive=False)(logits) == pytest.approx(100 * np.mean(found))
+    scored = project.table.scored.copy()
+    scored[at] = True  # a val split that is known whole
+    assert scorer(project, "clean", exhaustive=False, scored=scored)(logits) == pytest.approx(100 * np.mean(found))
 
 
 # ---------------------------------------------------------------------------------------------- bad input

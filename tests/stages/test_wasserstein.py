@@ -70,6 +70,7 @@ def area(a: list[float], b: list[float]) -> float:
 
 def test_every_run_split_and_class_has_its_distance(result: dict[str, Any]):
     assert [(run["stage"], run["key"]) for run in result["record"]["runs"]] == list(RUNS)
+    assert result["record"]["truth"] is True
     assert len(result["per_class"]) == len(RUNS) * 2 * len(finished.CLASSES)
     for row in result["per_class"]:
         logits = result["held"][row["stage"], row["key"]][row["split"]]
@@ -199,3 +200,27 @@ def test_torch_is_never_imported(result: dict[str, Any], repository: Path):
     )
     command = [sys.executable, "-c", code, str(result["root"])]
     assert subprocess.run(command, cwd=repository).returncode == 0
+
+
+def test_labels_that_are_not_exhaustive_are_skipped_with_the_reason(tmp_path: Path, repository: Path):
+    grid = finished.grid(linear_init=["an"], finetune=["em"])
+    finished.write_params(tmp_path, repository, grid=grid, variants=finished.no_variants())
+    table, observed, _ = finished.write_given(tmp_path)
+    for stage, key in (("linear_init", "digits-an-0"), ("finetune", "digits-em-0")):
+        finished.write_run(tmp_path, stage, key, table, observed, seed=1, labelled=False)
+    wasserstein(tmp_path, "digits", 0)
+    folder = tmp_path / "analyses" / "wasserstein" / "digits-0"
+    record = storage.read_json(folder / "wasserstein.json")
+    reason = "the labels of digits are not exhaustive: what is hidden is not known"
+    nothing = {"variant": None, "reason": reason, "train": None, "val": None}
+    assert record["truth"] is False
+    assert record["runs"] == [
+        {"stage": "linear_init", "key": "digits-an-0", "method": "an"} | nothing,
+        {"stage": "finetune", "key": "digits-em-0", "method": "em"} | nothing,
+    ]
+    for name, column in (("per_class", "distance"), ("epochs", "pooled"), ("class_epochs", "distance")):
+        lines = (folder / f"{name}.tsv").read_text().splitlines()
+        assert len(lines) == 1 and column in lines[0].split("\t"), name
+    first = (folder / "summary.md").read_text().splitlines()[2]
+    assert first.startswith("Not measured: the distance between hidden positives and true negatives")
+    assert "the labels of digits are not exhaustive" in first

@@ -1,0 +1,36 @@
+import numpy as np
+import pytest
+
+from pipeline.audits import beliefs
+
+
+def test_spread_by_hand():
+    found = beliefs.spread(np.array([0.0, 0.2, 0.4, 0.6, 1.0], np.float32))
+    assert found["cells"] == 5 and found["likely_present"] == 2
+    # numpy's linear rule: 0.9 of the way over 4 steps is place 3.6, 0.99 is place 3.96
+    assert [found[name] for name in ("mean", "quantile_0.5", "quantile_0.9", "quantile_0.99", "largest")] == (
+        pytest.approx([0.44, 0.4, 0.6 + 0.6 * 0.4, 0.6 + 0.96 * 0.4, 1.0])
+    )
+
+
+def test_one_half_is_not_likely_and_no_cell_is_no_number():
+    assert beliefs.spread(np.array([0.5]))["likely_present"] == 0
+    empty = beliefs.spread(np.zeros(0))
+    assert empty.pop("cells") == 0 and set(empty.values()) == {None} and "mean" in empty
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
+def test_a_belief_outside_its_range_is_refused(value: float):
+    with pytest.raises(ValueError, match="outside"):
+        beliefs.spread(np.array([0.5, value]))
+
+
+@pytest.mark.parametrize("most", [1, 7, 100])
+def test_likeliest_by_belief_then_probability_then_place(most: int):
+    generator = np.random.default_rng(4)
+    belief = generator.integers(0, 3, (8, 5)) / 2  # many are equal
+    probability = generator.integers(0, 4, (8, 5)) / 4
+    unknown = generator.random((8, 5)) < 0.7
+    cells = [(i, c) for i in range(8) for c in range(5) if unknown[i, c]]
+    cells.sort(key=lambda cell: (-belief[cell], -probability[cell], cell))
+    assert beliefs.likeliest(belief, probability, unknown, most) == cells[:most]

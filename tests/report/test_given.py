@@ -1,0 +1,213 @@
+"""The page of data whose labels are not exhaustive."""
+
+import json
+import statistics
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import storage
+from pipeline.config import Params
+from pipeline.report import analyses, figures, findings, page, tables
+from pipeline.report.collect import Collected, collect
+from pipeline.table import Table, read_table
+from tests.report.project import Plan, make_project
+from tests.report.test_page import Reader
+
+MARK = "against the given labels; unknown counted absent"
+SCORES: dict[str, Any] = {
+    "linear_init": {"an": (60, 61), "em_apl": (58, 58), "full": (62, 62)},
+    "finetune": {"an": (64, 65), "em_apl": (57, 56), "full": (61, 62)},
+    "end_to_end": {"plc": (55, 56)},
+    "lac": {"lac": (58, 59), "plc": (57, 57)},
+}
+
+
+@pytest.fixture(scope="module")
+def project(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Params]:
+    root = tmp_path_factory.mktemp("given")
+    plan = Plan(seeds=(0, 1), scores=SCORES, variants={}, given=("digits",))
+    return root, make_project(root, repository / "params.yaml", plan)
+
+
+@pytest.fixture(scope="module")
+def collected(project: tuple[Path, Params]) -> Collected:
+    return collect(*project)
+
+
+@pytest.fixture(scope="module")
+def table(project: tuple[Path, Params]) -> Table:
+    return read_table(project[0] / "data/prepare/digits/table.h5")
+
+
+@pytest.fixture(scope="module")
+def built(collected: Collected) -> tuple[page.Report, Reader]:
+    made = page.build(collected)
+    return made, Reader(made.html)
+
+
+def _sections(html: str) -> dict[str, str]:
+    """The words of each section by its anchor."""
+    parts = html.split('<section id="')[1:]
+    return {part[: part.index('"')]: Reader(f'<section id="{part.partition("</section>")[0]}</section>').words
+            for part in parts}  # fmt: skip
+
+
+def test_every_table_of_scores_and_every_sentence_about_them_is_marked(built: tuple[page.Report, Reader]) -> None:
+    made, reader = built
+    sections = _sections(made.html)
+    assert f"Scores of digits are {MARK}." in reader.words.partition("1 What was run")[0]
+    for caption in (
+        "Test mAP of both stages, digits",
+        "Linear head, backbone frozen, digits",
+        "Fine-tuned from that head, digits",
+        "Second stage, digits",
+    ):
+        assert f"{caption} ({MARK})" in sections["map"], caption
+    titles = [line for line in made.html.splitlines() if line.startswith("<caption") and MARK in line]
+    assert len(titles) == 6 and not any("aloud" in line for line in titles)
+    assert f"LAC against its rivals on digits, points of mAP ({MARK})" in sections["lac"]
+    alts = [value for tag, name, value in reader.attributes if (tag, name) == ("img", "alt")]
+    scores = [alt for alt in alts if "mAP" in alt]
+    assert len(scores) == 5 and all(MARK in alt for alt in scores)
+    for section in ("headline", "map", "lac"):
+        for sentence in sections[section].replace(f"({MARK})", f"[{MARK}]").split(". "):
+            if "test mAP" in sentence:
+                assert MARK in sentence, sentence
+    captions = [line for line in made.html.splitlines() if line.startswith("<figcaption>") and "mAP" in line]
+    assert captions and all(MARK in line for line in captions)
+
+
+def test_the_summaries_are_marked_and_no_gap_is_invented(built: tuple[page.Report, Reader]) -> None:
+    made, _ = built
+    record = json.loads(json.dumps(made.summary, allow_nan=False))["digits"]
+    for stage, methods in SCORES.items():
+        for method, values in methods.items():
+            entry = record[stage][method]
+            assert entry["scores"] == MARK and entry["test_map"]["mean"] == pytest.approx(statistics.mean(values))
+            assert entry["gap_share"] is None
+            assert entry["gap_share_reason"] == "the labels of digits are not exhaustive, so no method saw full labels"
+    rows = [line for line in made.markdown if line.startswith("| digits")]
+    assert len(rows) == 9 and all(line.startswith(f"| digits ({MARK}) |") for line in rows)
+
+
+def test_what_needs_truth_says_what_was_not_measured_and_what_to_do(built: tuple[page.Report, Reader]) -> None:
+    sections = _sections(built[0].html)
+    for name in ("headline", "wasserstein", "audit"):
+        assert "Not measured on digits: " in sections[name], name
+        assert "its labels are not exhaustive" in sections[name]
+        assert "label a small sample of the images fully and add it as val and test, in a csv with" in sections[name]
+    made = {*built[0].files.figures, *built[0].files.tables}
+    assert not [name for name in made if "wasserstein" in name or "calibration" in name]
+    assert "digits-landscape_1d" in made and "digits-landscape_2d" in made
+    reason = "the labels of digits are not exhaustive: what is hidden is not known"
+    assert f"No Wasserstein distance of any class: {reason}." in sections["rest"]
+    assert f"(second stage): {reason}." in sections["rest"].partition("No pseudo-label audit of AN (linear head)")[2]
+
+
+def test_nothing_on_the_page_claims_what_only_truth_could_show(built: tuple[page.Report, Reader]) -> None:
+    words = built[1].words
+    for claim in (
+        *("of the gap", "is best of the methods", "Full labels", "full labels teach", "Base rate", "in truth present"),
+        *("false negatives", "one of them shown", "one positive of each image", "sees all labels", "fitting its"),
+    ):
+        assert claim not in words, claim
+    assert "All given labels" in words and "Nothing was drawn: the labels that the data give" in words
+    assert 'class="best"' not in built[0].html
+
+
+def test_no_band_is_drawn_up_to_a_ceiling_that_is_none(collected: Collected, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn, draw = [], figures.scores
+    monkeypatch.setattr(figures, "scores", lambda panels, x: drawn.append(panels) or draw(panels, x=x))
+    page.build(collected)
+    (panels,) = drawn
+    assert [(title, low, high) for title, _, low, high in panels] == [
+        ("Linear head, backbone frozen", 60.5, None),
+        ("Fine-tuned from that head", 64.5, None),
+        ("End to end, fresh head", None, None),
+        ("Second stage", None, None),
+    ]
+
+
+def test_cards_count_given_and_unknown_labels(built: tuple[page.Report, Reader], table: Table) -> None:
+    train = table.rows("train")
+    unknown = sum(not table.scored[row, c] for row in train for c in range(len(table.classes)))
+    words = _sections(built[0].html)["headline"]
+    assert f"{100 * unknown / (len(train) * len(table.classes)):.1f}%" in words
+    assert "of the training labels are unknown; how many are present was not measured" in words
+    assert "present labels given per training image" in words
+
+
+def test_pseudo_labels_and_beliefs_are_counted_over_unknown_cells(
+    project: tuple[Path, Params], collected: Collected, table: Table
+) -> None:
+    unknown, values = ~table.scored[table.rows("train")], {"absent": [], "believed": []}
+    for seed in (0, 1):
+        with storage.open_hdf5(project[0] / f"runs/finetune/digits-em_apl-{seed}/labels.h5") as file:
+            labels, belief = file["pseudo_label"][1], file["belief"][()]  # pyright: ignore  the chosen epoch is 2
+        values["absent"].append((labels[unknown] == -1).sum() / unknown.sum())
+        values["believed"].append((belief[unknown] > 0.5).sum() / unknown.sum())
+    rows = {(row["stage"], row["method"]): row for row in analyses.without_truth(collected, "digits")}
+    row = rows["finetune", "em_apl"]
+    for name, each in values.items():
+        assert row[name]["mean"] == pytest.approx(np.mean(each)) and row[name]["mean"] > 0, name
+    assert row["present"]["mean"] == 0 and row["unknown"]["mean"] == unknown.sum()
+    assert rows["finetune", "an"]["absent"]["mean"] is None and rows["finetune", "an"]["believed"]["mean"] == 0
+    classes = analyses.pseudo_classes(collected, "digits")["finetune", "em_apl", ""]
+    for c, found in enumerate(classes):
+        assert found["unknown"] == 2 * unknown[:, c].sum()
+        assert (found["accuracy"], found["base"], found["hidden_positives"], found["found"]) == (None,) * 4
+
+
+def test_the_likeliest_missed_labels_of_the_first_seed_are_shown(
+    built: tuple[page.Report, Reader], project: tuple[Path, Params], collected: Collected
+) -> None:
+    rows = storage.read_tsv(project[0] / "analyses/audit/digits-0/missed.tsv")
+    mine = [row for row in rows if (row["stage"], row["key"]) == ("finetune", "digits-em_apl-0")]
+    found = analyses.missed(collected, "digits")["finetune", "em_apl", ""]
+    assert [(row["path"], row["class"]) for row in found] == [(row["path"], row["class"]) for row in mine]
+    words = _sections(built[0].html)["audit"]
+    after = words.partition("EM+APL, fine-tuned Image Class Belief Probability ")[2]
+    expected = [f"{row['path']} {row['class']} {float(row['belief']):.3f}" for row in mine[:10]]
+    place = 0
+    for line in expected:
+        place = after.index(line, place) + 1
+    following = f"{mine[10]['path']} {mine[10]['class']} {float(mine[10]['belief']):.3f}"
+    assert following not in after.partition("Image Class Belief")[0]
+
+
+def test_beside_other_data_only_these_scores_are_marked(repository: Path, tmp_path: Path) -> None:
+    scores = {"linear_init": SCORES["linear_init"], "finetune": {}, "end_to_end": {}, "lac": {}}
+    plan = Plan(seeds=(0,), scores=scores, variants={}, datasets=("digits", "voc"), given=("digits",))
+    params = make_project(tmp_path, repository / "params.yaml", plan)
+    made = page.build(collect(tmp_path, params))
+    assert made.summary["digits"]["linear_init"]["an"]["scores"] == MARK
+    assert "scores" not in made.summary["voc"]["linear_init"]["an"]
+    assert made.summary["voc"]["linear_init"]["em_apl"]["gap_share"] == -100.0  # (58 - 60) / (62 - 60)
+    assert {line[: line.index("|", 2)] for line in made.markdown if line.startswith(("| digits", "| voc"))} == {
+        f"| digits ({MARK}) ", "| voc "
+    }  # fmt: skip
+    assert "voc-linear_init-wasserstein" in made.files.figures
+    assert "digits-linear_init-wasserstein" not in made.files.figures
+    words = Reader(made.html).words
+    assert "Full labels" in words and "All given labels" in words and f"Scores of voc are {MARK}" not in words
+
+
+def test_scores_against_full_labels_need_no_mark(collected: Collected) -> None:
+    """As where val and test were labelled fully."""
+    arms = [
+        replace(arm, runs=tuple(replace(run, metrics=run.metrics | {"labels": "clean"}) for run in arm.runs))
+        for arm in collected.arms
+    ]
+    rows = tables.results(replace(collected, arms=arms))
+    assert not any(row["given"] for row in rows) and "scores" not in tables.summary(rows)["digits"]["finetune"]["an"]
+    text = "\n".join(findings.findings(replace(collected, arms=arms), rows, collected.datasets[0]))
+    assert MARK not in text and "Not measured on digits" in text
+
+
+def test_words_are_marked_before_their_full_stop() -> None:
+    assert findings.marked("A is above B.", True) == f"A is above B ({MARK})."
+    assert findings.marked("mAP", True) == f"mAP ({MARK})" and findings.marked("mAP.", False) == "mAP."
