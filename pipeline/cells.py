@@ -102,9 +102,21 @@ def log_present(logits: Tensor, floor: float = 0.0) -> Tensor:
         gradient fades where p is below the floor.
     """
     # not F.softplus: above its threshold of 20 it returns z, and a gradient of 1 that is wrong in the ninth digit
-    log_p = F.logsigmoid(logits)
+    return floored(-F.logsigmoid(logits), floor)
+
+
+def floored(loss: Tensor, floor: float) -> Tensor:
+    """Return -log(p + floor) of a log loss -log p.
+
+    Args:
+        loss: -log p of any shape, in [0, inf).
+        floor: What is added to p, in [0, 1); 0: nothing.
+
+    Returns:
+        The loss, same shape.
+    """
     # summed in logarithms: 1 - p as such is lost in float32 from a logit of 17 on
-    return -torch.logaddexp(log_p, log_p.new_full((), log(floor))) if floor else -log_p
+    return -torch.logaddexp(-loss, loss.new_full((), log(floor))) if floor else loss
 
 
 def log_absent(logits: Tensor, floor: float = 0.0) -> Tensor:
@@ -149,17 +161,18 @@ def entropy(logits: Tensor) -> Tensor:
     return torch.sigmoid(logits) * log_present(logits) + torch.sigmoid(-logits) * log_absent(logits)
 
 
-def assume_negative(logits: Tensor, observed: Tensor) -> Tensor:
+def assume_negative(logits: Tensor, observed: Tensor, floor: float = 0.0) -> Tensor:
     """Charge every label that is not observed present as absent.
 
     Args:
         logits: (B, C) logits.
         observed: (B, C) labels: 1 present, 0 unknown, -1 absent.
+        floor: As in `log_present`.
 
     Returns:
         (B, C) log loss, not reduced.
     """
-    return torch.where(observed == 1, log_present(logits), log_absent(logits))
+    return torch.where(observed == 1, log_present(logits, floor), log_absent(logits, floor))
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:

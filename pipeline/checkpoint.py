@@ -1,9 +1,9 @@
-"""Resume points of a training run, outside DVC's outs (DVC removes outs before a stage starts).
+"""Resume points of training runs and of packing, outside DVC's outs (DVC removes outs before a stage starts).
 
-Each lies in a folder ``<scratch>/<stage>-<run key>/<fingerprint>-<learning rate>-<epochs>``. The fingerprint is of all
-that the run depends on, so a changed setting never resumes an old run. A resume point is written at most every so many
-seconds, locked against a second process, and deleted when the run has succeeded; what interrupted runs left can be
-listed and deleted, whatever their state.
+Each lies in a folder ``<scratch>/<stage>-<run key>/<fingerprint>``; training adds ``-<learning rate>-<epochs>``. The
+fingerprint is of all that the run depends on, so a changed setting never resumes an old run. A resume point is written
+at most every so many seconds, locked against a second process, and deleted when the run has succeeded; what interrupted
+runs left can be listed and deleted, whatever their state.
 """
 
 import fcntl
@@ -16,6 +16,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Self
+
+from tqdm import tqdm
 
 from pipeline import storage
 
@@ -66,6 +68,26 @@ def remove(paths: Iterable[Path]) -> None:
             _delete(path, lock)
 
 
+def sort_out(folder: Path, fingerprint: str, run: str) -> None:
+    """Delete what interrupted runs of one key left that cannot be resumed, and say what there is.
+
+    Args:
+        folder: The run's folder in the scratch folder; it may be absent.
+        fingerprint: The fingerprint of the run as it is now.
+        run: How to call it.
+    """
+    left = abandoned(folder)
+    stale = [path for path in left if path.name.partition("-")[0] != fingerprint]
+    if stale:
+        tqdm.write(
+            f"{run}: deleting {describe(stale)}, left by an interrupted run with other settings, inputs or code in "
+            f"{folder}"
+        )
+    if kept := [path for path in left if path not in stale]:
+        tqdm.write(f"{run}: going on with an interrupted run ({describe(kept)})")
+    remove(stale)
+
+
 def describe(paths: Iterable[Path]) -> str:
     """Say what resume points take and how old they are.
 
@@ -84,21 +106,43 @@ def describe(paths: Iterable[Path]) -> str:
 
 def _delete(path: Path, lock: IO[str]) -> None:
     """Delete a resume point whose lock is held, and the folder that it lies in once that is empty."""
-    shutil.rmtree(path, ignore_errors=True)
+    if lock.closed:  # it is no longer ours
+        return
+    gone = path.with_name(f".{path.name}.{os.getpid()}")  # no fingerprint: what a killed process leaves of it is stale
+    with suppress(OSError):  # deleted by hand
+        path.rename(gone)  # deleting takes a while, and a process that opened it meanwhile would lose its state
+        shutil.rmtree(gone, ignore_errors=True)
     with suppress(OSError):  # it holds others
         path.parent.rmdir()
     lock.close()
 
 
-def _lock(path: Path) -> IO[str] | None:
-    """Return the lock of a resume point, held until it is closed; None where another process holds it."""
-    file = open(path / "lock", "a")  # held as long as the run
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+def _lock(path: Path, *, make: bool = False) -> IO[str] | None:
+    """Return the lock of a resume point, held until it is closed; None where another process holds or deleted it.
+
+    Args:
+        path: Its folder.
+        make: Whether to make the folder.
+    """
+    while True:
+        try:
+            if make:
+                path.mkdir(parents=True, exist_ok=True)
+            file = open(path / "lock", "a")  # held as long as the run
+        except FileNotFoundError:
+            if make:
+                continue
+            return None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(file.fileno()), os.stat(path / "lock")):
+                return file
+        except FileNotFoundError:  # deleted between open and flock: the lock is of a file that nobody finds
+            pass
+        except OSError:
+            file.close()
+            return None
         file.close()
-        return None
-    return file
 
 
 def fingerprint(settings: Any, files: Iterable[Path]) -> str:
@@ -133,8 +177,7 @@ class Checkpoint:
     def __init__(self, path: Path, interval: float = 20.0) -> None:
         self.path, self.interval = path, interval
         self.written = time.monotonic()
-        path.mkdir(parents=True, exist_ok=True)
-        lock = _lock(path)
+        lock = _lock(path, make=True)
         if lock is None:
             raise storage.StorageError(f"{path}: another process is at this run")
         self._lock = lock

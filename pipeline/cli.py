@@ -62,10 +62,10 @@ def parser() -> argparse.ArgumentParser:
     form.add_argument("--write", metavar="FILE", type=Path, help="put the table in place of the one that FILE holds")
     verb = verbs.add_parser(
         "scratch",
-        help="list or delete what interrupted training runs left",
-        description="List the resume points of training runs that were interrupted, with the space that they take. A "
-        "run that is started again goes on from its own where settings, inputs and code are the same, and deletes it "
-        "where they are not.",
+        help="list or delete what interrupted runs left",
+        description="List the resume points of training runs and of packing (prepare) that were interrupted, with the "
+        "space that they take. A run that is started again goes on from its own where settings, inputs and code are "
+        "the same, and deletes it where they are not.",
     )
     verb.add_argument("--clear", action="store_true", help="delete them, but for those that a process is using")
     return top
@@ -85,6 +85,8 @@ def _init(options: argparse.Namespace) -> Iterator[str]:
     text = own_profile.write(name, str(options.folder.resolve()), found, options.exhaustive)
     storage.write_text(profile, text)
     yield f"{profile}: source {found['source']}, labels {'' if options.exhaustive else 'not '}exhaustive"
+    if labels := found.get("labels"):
+        yield "labels: " + ", ".join(f"{key} {value!r}" for key, value in labels.items())
     yield f"next: make repro PROFILE={name}"
 
 

@@ -27,8 +27,6 @@ NAME = re.compile(r"[a-z][a-z0-9_]*")
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
-Pair = Annotated[tuple[float, float], Field(strict=False)]  # YAML has lists only
-"""First and last value of what moves over the epochs."""
 
 
 class ConfigError(ValueError):
@@ -39,46 +37,6 @@ class Strict(BaseModel):
     """Base of every settings block: unknown keys, missing keys and silent type changes are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
-# ---------------------------------------------------------------------------------------------- shared by methods
-class ConstantBelief(Strict):
-    """The same belief in all unknown cells."""
-
-    kind: Literal["constant"]
-    value: Fraction
-    """Belief: 0 takes unknown as absent."""
-
-
-class ConstantWeight(Strict):
-    """The same weight for all unknown cells."""
-
-    kind: Literal["constant"]
-    value: float
-    """Weight; negative where the loss is to push the other way."""
-
-
-class GaussianWeight(Strict):
-    """Weight exp(-(p - mu)^2 / (2 sigma^2)), with mu and sigma by epoch."""
-
-    kind: Literal["gaussian"]
-    mu: Pair
-    """First and last mean."""
-    sigma: Annotated[tuple[Positive, Positive], Field(strict=False)]
-    """First and last standard deviation."""
-
-
-def between(pair: tuple[float, float], way: float) -> float:
-    """Return the value a fraction of the way from first to last.
-
-    Args:
-        pair: First and last value.
-        way: Fraction of the way, in [0, 1].
-
-    Returns:
-        The value.
-    """
-    return pair[0] + (pair[1] - pair[0]) * way
 
 
 # ---------------------------------------------------------------------------------------------- stage settings

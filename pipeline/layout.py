@@ -19,6 +19,9 @@ from pipeline.table import SourceError
 
 ENDINGS = (".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff")
 """Of picture files, compared without case. What a file holds is told by its content, when it is decoded."""
+UNREAD = (".heic", ".heif", ".avif", ".jxl", ".jp2", ".j2k", ".jpx", ".svg", ".psd", ".tga", ".ppm", ".pgm", ".pbm")
+UNREAD += (".raw", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".orf", ".raf", ".rw2", ".pef", ".srw")
+"""Of picture files that are not read: sources say how many lie beside the others, so that none vanishes unseen."""
 SHOWN = 20  # of many offenders, this many are named
 
 
@@ -153,7 +156,22 @@ def pictures(folder: Path) -> list[str]:
     Raises:
         SourceError: a folder cannot be read.
     """
-    return sorted(name for name, _ in _walk(folder))
+    return sorted(name for name, _ in _walk(folder, ENDINGS))
+
+
+def unread(folder: Path) -> list[str]:
+    """List the picture files of endings that are not read, as `pictures` lists the others.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        As `pictures`.
+
+    Raises:
+        SourceError: a folder cannot be read.
+    """
+    return sorted(name for name, _ in _walk(folder, UNREAD))
 
 
 def match(wanted: Sequence[str], found: Iterable[str], where: str, bad_images: Literal["stop", "drop"]) -> list[str]:
@@ -225,7 +243,7 @@ def state(files: Mapping[str, Path], folders: Mapping[str, Path]) -> str:
         except OSError as error:
             raise SourceError(f"{path.name}: cannot be read in {path.parent} ({error.strerror or error})") from error
     for prefix, folder in folders.items():
-        for name, entry in _walk(folder):
+        for name, entry in _walk(folder, ENDINGS):
             try:
                 facts.append((f"{prefix}/{name}", str(entry.stat().st_size)))
             except OSError as error:
@@ -235,8 +253,8 @@ def state(files: Mapping[str, Path], folders: Mapping[str, Path]) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _walk(top: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Yield picture files at or below a folder with their names relative to it, in no order.
+def _walk(top: Path, endings: tuple[str, ...]) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Yield files of these endings at or below a folder with their names relative to it, in no order.
 
     Raises:
         SourceError: a folder cannot be read.
@@ -253,7 +271,7 @@ def _walk(top: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
         except OSError as error:
             raise SourceError(f"{prefix or top.name}: cannot be read ({error})") from error
         for entry in found:
-            if os.path.splitext(entry.name)[1].lower() in ENDINGS and not entry.is_dir():
+            if os.path.splitext(entry.name)[1].lower() in endings and not entry.is_dir():
                 yield prefix + entry.name, entry
             elif entry.is_dir():
                 waiting.append((f"{prefix}{entry.name}/", entry.path, (*above, place)))

@@ -35,7 +35,7 @@ class OwnData(Pictures):
     """Share of the images that becomes val, where the data name no val image."""
     test_fraction: Annotated[float, Field(ge=0, lt=1)]
     """Share of the images that becomes test, where the data name no test image. Both are shares of what the data give
-    to neither; a share of 0 draws none."""
+    to neither, be it train or nothing; a share of 0 draws none."""
     split_seed: Annotated[int, Field(ge=0)]
     """Seed of that draw."""
 
@@ -198,6 +198,13 @@ def dataset(
     positives, known = int(table.truth.sum()), int(table.scored.sum())
     cased = Counter(label.casefold() for label in classes)
     alike = [label for label in classes if cased[label.casefold()] > 1]
+    warnings = [f"classes differ only in case: {layout.some(alike)}"] if alike else []
+    absent = (table.scored & (table.truth == 0)).any(axis=0)
+    lone = [label for label, told in zip(classes, absent, strict=True) if not told]
+    if exhaustive and lone:
+        warnings.append(f"no image is known to lack {layout.some(lone)}: a score of 100 there says nothing")
+    if unread := layout.unread(folder):
+        warnings.append(f"{len(unread)} pictures of endings that are not read were left out: {layout.some(unread)}")
     report = {
         "folder": folder.name,
         "images": len(paths),
@@ -208,7 +215,7 @@ def dataset(
         "split": how,
         "found_without_case": without_case,
         "pictures_in_no_row": layout.counted(sorted(disk.difference(files))),
-        "warnings": [f"classes differ only in case: {layout.some(alike)}"] if alike else [],
+        "warnings": warnings,
     }
     return Dataset(table, lambda row: folder / files[row], report)
 

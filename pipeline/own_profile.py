@@ -15,11 +15,12 @@ from pipeline.config import ConfigError
 from pipeline.own_data import WORDS
 
 DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon"}
-SEPARATORS = (";", "|", ",", " ")
-LOOKED_AT = 200  # rows of a table, which are enough to tell its columns
+SEPARATORS = (";", "|", ",")
 PARTIAL = ("an", "wan", "em", "gr")
 """Methods that know nothing but one label an image."""
 FULL = (*PARTIAL, "full")
+RESERVED = {"default", "digits", "voc", "coco", "nus", "cub", "null", "true", "false", "yes", "no", "on", "off"}
+"""Blocks that the default profile has, and words that YAML takes for something else."""
 
 
 def find(folder: Path, exhaustive: bool) -> dict[str, Any]:
@@ -77,9 +78,10 @@ def write(name: str, root: str, block: dict[str, Any], exhaustive: bool) -> str:
     Raises:
         ConfigError: The name is no name for a dataset.
     """
-    if not re.fullmatch("[a-z][a-z0-9_]*", name):
+    if not re.fullmatch("[a-z][a-z0-9_]*", name) or name in RESERVED:
         raise ConfigError(
-            f"{name}: a dataset's name is small letters, digits and _, a letter first; give one by --name"
+            f"{name}: a dataset's name is small letters, digits and _, a letter first, and none of "
+            f"{', '.join(sorted(RESERVED))}; give one by --name"
         )
     methods = FULL if exhaustive else PARTIAL
     mean = "[0.5, 0.5, 0.5]"
@@ -130,7 +132,7 @@ def _columns(file: Path, exhaustive: bool) -> dict[str, Any]:
     """
     text = layout.read_text(file)
     delimiter = max(DELIMITERS, key=text.split("\n", 1)[0].count)
-    reader = csv.DictReader(text.splitlines()[: LOOKED_AT + 1], delimiter=delimiter)
+    reader = csv.DictReader(text.splitlines(), delimiter=delimiter)
     rows, names = list(reader), [name for name in reader.fieldnames or [] if name]
     values = {name: [(row.get(name) or "").strip() for row in rows] for name in names}
     paths = [name for name in names if any(value.lower().endswith(layout.ENDINGS) for value in values[name])]
@@ -144,14 +146,17 @@ def _columns(file: Path, exhaustive: bool) -> dict[str, Any]:
             f"names or one of 1, 0, -1 and nothing for each class; has {', '.join(names)}"
         )
     if len(rest) == 1 and not cells:
-        found = [mark for mark in SEPARATORS if mark != delimiter and any(mark in value for value in values[rest[0]])]
-        labels: dict[str, Any] = {"kind": "names", "column": rest[0], "separator": found[0] if found else ";"}
+        marks = [mark for mark in SEPARATORS if mark != delimiter and _separates(mark, values[rest[0]])]
+        labels: dict[str, Any] = {"kind": "names", "column": rest[0], "separator": marks[0] if marks else ";"}
     else:
         unknown = "absent" if exhaustive else "unknown"
         minus = any(value.startswith("-1") for name in cells for value in values[name])
         labels = {"kind": "columns", "zero": unknown if minus else "absent", "minus_one": "absent", "empty": "unknown"}
-        if not exhaustive and not minus and not any("" in values[name] for name in cells):
-            labels["zero"] = "unknown"  # 1 and 0 alone: what is not ticked is not known
+        ticks = {value.partition(".")[0] for name in cells for value in values[name]}
+        if not exhaustive and ticks <= {"1", "0"}:
+            labels["zero"] = "unknown"  # what is not ticked is not known
+        if exhaustive and ticks <= {"1", ""}:
+            labels["empty"] = "absent"  # nothing else could say so
     return {
         "file": file.name,
         "delimiter": DELIMITERS[delimiter],
@@ -159,6 +164,17 @@ def _columns(file: Path, exhaustive: bool) -> dict[str, Any]:
         "labels": labels,
         "split_column": splits[0] if splits else None,
     }
+
+
+def _separates(mark: str, values: list[str]) -> bool:
+    """Tell whether a mark stands between names, not within one.
+
+    Returns:
+        Whether some part of a value that it parts is in a value with other parts too.
+    """
+    split = [{part.strip() for part in value.split(mark)} for value in values]
+    several = {frozenset(parts) for parts in split if len(parts) > 1}
+    return any(parts & other for parts in several for other in split if other != parts)
 
 
 def _keys(file: Path) -> dict[str, Any]:
@@ -169,10 +185,14 @@ def _keys(file: Path) -> dict[str, Any]:
     """
     text = layout.read_text(file)
     try:
-        rows = json.loads(text) if text.lstrip()[:1] == "[" else [json.loads(line) for line in text.split("\n") if line]
+        rows = (
+            json.loads(text)
+            if text.lstrip()[:1] == "["
+            else [json.loads(line) for line in text.split("\n") if line.strip()]
+        )
     except ValueError as error:
         raise ConfigError(f"{file.name}: neither a JSON list nor JSON lines ({error})") from error
-    rows = [row for row in rows if isinstance(row, dict)][:LOOKED_AT] if isinstance(rows, list) else []
+    rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
     keys = list(dict.fromkeys(key for row in rows for key in row))
     paths = [key for key in keys if any(str(row.get(key, "")).lower().endswith(layout.ENDINGS) for row in rows)]
     splits = [key for key in keys if key not in paths and all(str(row.get(key, "")).lower() in WORDS for row in rows)]

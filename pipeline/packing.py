@@ -6,7 +6,6 @@ stopped. Pictures stream through a few threads; the bytes of the file do not dep
 
 import hashlib
 import os
-import shutil
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -14,9 +13,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import PIL
 from tqdm import tqdm
 
-from pipeline import storage
+from pipeline import images, storage
 from pipeline.checkpoint import Checkpoint
 from pipeline.images import ImageError, decode_noting, resize
 from pipeline.table import Dataset, SourceError
@@ -29,6 +29,7 @@ class Packed:
     """What `pack` found out about the M pictures it packed.
 
     Args:
+        file: The whole file, beside the resume point and gone with it.
         rows: (M,) int64, which rows of the dataset they are, ascending: all, or those that could be used.
         sizes: (M, 2) int64, height and width before resizing, in pixels.
         notes: What was done or is odd -> the packed pictures concerned, ascending: "several frames, first used",
@@ -37,6 +38,7 @@ class Packed:
         unusable: The rows left out -> the reason, which names the picture.
     """
 
+    file: Path
     rows: np.ndarray
     sizes: np.ndarray
     notes: dict[str, list[int]]
@@ -71,10 +73,31 @@ class _Progress:
         return new
 
 
+def stamp(dataset: Dataset) -> list[Any]:
+    """Return what packed pixels depend on beside the raw data's names and sizes, for the key of a resume point.
+
+    Args:
+        dataset: A dataset whose pictures are all files, or all drawn by the source.
+
+    Returns:
+        JSON values: when each file was last written, in nanoseconds (None where there is none; nothing of drawn
+        pictures), hashes of the code that decodes, and Pillow's version.
+    """
+    times: list[int | None] = []
+    for row in range(len(dataset.table.paths)):
+        picture = dataset.image(row)
+        if isinstance(picture, np.ndarray):
+            break
+        try:
+            times.append(picture.stat().st_mtime_ns)
+        except OSError:
+            times.append(None)
+    return [times, storage.sha256(__file__), storage.sha256(images.__file__), PIL.__version__]
+
+
 def pack(
     dataset: Dataset,
     size: int,
-    path: Path | str,
     *,
     source: str,
     bad_images: Literal["stop", "drop"],
@@ -82,7 +105,7 @@ def pack(
     progress: bool = True,
     workers: int | None = None,
 ) -> Packed:
-    """Decode and resize every picture of a dataset and write them to one file, in row order.
+    """Decode and resize every picture of a dataset and write them to one file, in row order, within the resume point.
 
     The file holds `pixels`, (M, size, size, 3) uint8 in one piece, with attributes `size` and `source`. At most two
     pictures per thread are held.
@@ -90,26 +113,23 @@ def pack(
     Args:
         dataset: The dataset.
         size: Side of the packed pictures, in pixels.
-        path: The HDF5 file; an earlier one is replaced only when the new one is complete.
         source: Name of the source, kept in the file.
         bad_images: What pictures that cannot be used do: `stop` the run, all of them listed, or `drop` out.
-        checkpoint: Resume point for these very pictures and this size. It is deleted when the file is complete, and
-            kept where pictures stopped the run, so that dropping them costs no second pass.
+        checkpoint: Resume point for these very pictures and this size (`stamp`). Rows that are packed are not decoded
+            again, those that could not be used are; the caller discards it once the file is in place.
         progress: Whether to show a bar where the output is a terminal.
         workers: Decoding threads; by default one per core, at most 8.
 
     Returns:
-        Rows, sizes, notes, duplicates and what was left out, for the report.
+        The file; rows, sizes, notes, duplicates and what was left out, for the report.
 
     Raises:
         ImageError: pictures cannot be used and stop the run, or none can; all are listed, each with its reason.
         SourceError: the disk has too little room.
     """
-    path, partial = Path(path), checkpoint.folder / "images.h5"
+    partial = checkpoint.folder / "images.h5"
     n = len(dataset.table.paths)
     state = _Progress.of(checkpoint.load() if partial.exists() else None, n)
-    taken = partial.stat().st_blocks * 512 if partial.exists() else 0  # a file not yet filled is sparse
-    _check_room(partial.parent, n * size * size * 3 - taken)
     if not partial.exists():
         _allocate(partial, n, size, source)
     pixels = storage.map_hdf5(partial, "pixels", write=True)
@@ -120,24 +140,21 @@ def pack(
     whole = partial
     if len(rows) < n:
         whole = partial.with_name("kept.h5")
-        _check_room(whole.parent, len(rows) * size * size * 3)
         _allocate(whole, len(rows), size, source)
         kept = storage.map_hdf5(whole, "pixels", write=True)
         for place, row in enumerate(rows):
             kept[place] = pixels[row]
         kept.flush()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    shutil.move(whole, path)
-    checkpoint.discard()
     place = np.full(n, -1)
     place[rows] = np.arange(len(rows))
     same: dict[bytes, list[int]] = {}
     for number, row in enumerate(rows):
         same.setdefault(state.digests[row].tobytes(), []).append(number)
     return Packed(
+        file=whole,
         rows=rows,
         sizes=state.sizes[rows],
-        notes={note: [int(place[row]) for row in found] for note, found in sorted(state.notes.items())},
+        notes={note: [int(place[row]) for row in sorted(found)] for note, found in sorted(state.notes.items())},
         duplicates=[group for group in same.values() if len(group) > 1],
         unusable=dict(sorted(state.unusable.items())),
     )
@@ -146,8 +163,9 @@ def pack(
 def _fill(
     dataset: Dataset, pixels: np.memmap, state: _Progress, checkpoint: Checkpoint, progress: bool, workers: int | None
 ) -> None:
-    """Pack the rows that are not done, noting now and then how far it is."""
+    """Pack the rows that are not done or could not be used, noting now and then how far it is."""
     paths, size, n = dataset.table.paths, pixels.shape[1], len(pixels)
+    rows = [*sorted(state.unusable), *range(state.done, n)]  # a file may be readable again
 
     def work(row: int) -> tuple[np.ndarray, tuple[int, int], list[str], bytes]:
         picture = dataset.image(row)
@@ -166,40 +184,39 @@ def _fill(
 
     workers = max(1, min(os.cpu_count() or 1, 8) if workers is None else workers)
     waiting: deque[Future[Any]] = deque()
-    shown = tqdm(range(state.done, n), "pack", n, initial=state.done, unit="image", disable=None if progress else True)
+    shown = tqdm(rows, "pack", n, initial=n - len(rows), unit="image", disable=None if progress else True)
     with ThreadPoolExecutor(workers) as pool:
         try:
-            for row in shown:
-                while len(waiting) < 2 * workers and (ahead := row + len(waiting)) < n:
-                    waiting.append(pool.submit(work, ahead))
+            for position, row in enumerate(shown):
+                while len(waiting) < 2 * workers and (ahead := position + len(waiting)) < len(rows):
+                    waiting.append(pool.submit(work, rows[ahead]))
                 try:
                     pixels[row], state.sizes[row], found, digest = waiting.popleft().result()
                     state.digests[row] = np.frombuffer(digest, np.uint8)
                     for note in found:
                         state.notes.setdefault(note, []).append(row)
+                    state.unusable.pop(row, None)
                 except ImageError as error:
                     state.unusable[row] = str(error)
-                state.done = row + 1
+                state.done = max(state.done, row + 1)
                 if checkpoint.due:
                     pixels.flush()
                     checkpoint.save(state.content())
         finally:  # an interrupt keeps what is done
             pool.shutdown(cancel_futures=True)
             pixels.flush()
-            if state.done < n or state.unusable:
-                checkpoint.save(state.content(), at_once=True)
+            checkpoint.save(state.content(), at_once=True)
 
 
 def _allocate(path: Path, n: int, size: int, source: str) -> None:
-    axes = "image, height, width, channel (RGB)"
-    storage.allocate_hdf5(path, "pixels", (n, size, size, 3), axes=axes, units="0 to 255", size=size, source=source)
-
-
-def _check_room(folder: Path, need: int) -> None:
-    """Refuse to start what the disk cannot hold.
+    """Make the file, with all the room that it will take.
 
     Raises:
-        SourceError: As said.
+        SourceError: There is too little.
     """
-    if need > (free := shutil.disk_usage(folder).free):
-        raise SourceError(f"packed pictures need {need / 1e9:.3g} GB in {folder}, which has {free / 1e9:.3g} GB free")
+    axes, units, shape = "image, height, width, channel (RGB)", "0 to 255", (n, size, size, 3)
+    try:
+        storage.allocate_hdf5(path, "pixels", shape, axes=axes, units=units, size=size, source=source)
+    except OSError as error:
+        need = f"{n * size * size * 3 / 1e9:.3g} GB"
+        raise SourceError(f"packed pictures need {need} in {path.parent}: {error.strerror or error}") from error

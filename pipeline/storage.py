@@ -6,11 +6,13 @@ interrupted run leaves the earlier file as it was; only `open_array` changes a f
 """
 
 import csv
+import errno
 import hashlib
 import io
 import json
 import math
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,6 +42,26 @@ def _replacing(path: str | Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def place(source: str | Path, path: str | Path) -> None:
+    """Put a finished file in place atomically; it stays where it lies, too, so that what follows may fail.
+
+    Args:
+        source: The file, whole and never changed again: on one disk both names are of the same file.
+        path: Where it goes; an earlier one there is replaced.
+
+    Raises:
+        StorageError: It cannot be written there, as on a full disk.
+    """
+    try:
+        with _replacing(path) as temporary:
+            try:
+                os.link(source, temporary)
+            except OSError:  # another disk, or one without links
+                shutil.copyfile(source, temporary)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
 def write_bytes(path: str | Path, data: bytes) -> None:
@@ -233,7 +255,9 @@ def allocate_hdf5(
 ) -> None:
     """Make a complete HDF5 file with one array of bytes, to be filled in place by ``map_hdf5`` before anyone reads it.
 
-    The array lies in one piece and its place is settled here, so that a writer that is killed leaves a sound file.
+    The array lies in one piece; its place and its room on the disk are settled here, so that a writer that is killed
+    leaves a sound file, and a disk that fills up kills no writer. The mark says that the form is whole, the content is
+    not yet: until it is filled the file lies where no stage reads, and ``place`` flushes it before handing it on.
 
     Args:
         path: The file.
@@ -242,19 +266,38 @@ def allocate_hdf5(
         axes: What each axis is, e.g. "image, class".
         units: What a value means.
         attributes: Attributes of the file.
+
+    Raises:
+        OSError: The disk, or the user's share of it, has too little room; no file is left.
     """
     import h5py
 
-    with create_hdf5(path) as file:
-        layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        layout.set_layout(h5py.h5d.CONTIGUOUS)
-        layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
-        layout.set_fill_time(h5py.h5d.FILL_TIME_NEVER)  # leaves the file sparse
-        layout.set_obj_track_times(False)
-        space = h5py.h5s.create_simple(shape)
-        array = h5py.Dataset(h5py.h5d.create(file.id, name.encode(), h5py.h5t.NATIVE_UINT8, space, layout))
-        array.attrs["axes"], array.attrs["units"] = axes, units
-        file.attrs.update(attributes)
+    with _replacing(path) as whole:
+        with create_hdf5(whole) as file:
+            layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            layout.set_layout(h5py.h5d.CONTIGUOUS)
+            layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+            layout.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+            layout.set_obj_track_times(False)
+            space = h5py.h5s.create_simple(shape)
+            array = h5py.Dataset(h5py.h5d.create(file.id, name.encode(), h5py.h5t.NATIVE_UINT8, space, layout))
+            array.attrs["axes"], array.attrs["units"] = axes, units
+            file.attrs.update(attributes)
+        _reserve(whole)
+
+
+def _reserve(path: Path) -> None:
+    """Take the disk space of a sparse file: a mapped page that finds no room later kills the process (SIGBUS).
+
+    Raises:
+        OSError: There is too little.
+    """
+    with open(path, "r+b") as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):  # the file system knows no such call
+                raise
 
 
 def map_hdf5(path: str | Path, name: str, *, write: bool = False) -> np.memmap:

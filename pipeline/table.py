@@ -118,9 +118,13 @@ class Table:
             split_name: "train", "val" or "test".
 
         Returns:
-            Whether the labels are exhaustive, or every label of this split is known all the same.
+            Whether the labels are exhaustive, or every label of this split is known all the same, and each of its
+            classes is absent from an image of it: positives alone rank above nothing, whatever the predictions.
         """
-        return self.exhaustive or bool(self.scored[self.rows(split_name)].all())
+        rows = self.rows(split_name)
+        truth = self.truth[rows]
+        alone = truth.any(axis=0) & truth.all(axis=0)  # (C,) present in all images of the split
+        return self.exhaustive or bool(self.scored[rows].all() and not alone.any())
 
     def reference(self, split_name: str) -> tuple[np.ndarray, np.ndarray]:
         """Give the labels that predictions for a split are scored by.

@@ -44,7 +44,7 @@ from pipeline.table import SPLITS, SourceError, Table, read_table
 RUN_FOLDERS = ("runs", "analyses")
 SETTINGS_MODULES = {"__future__", "collections", "math", "pathlib", "pipeline", "pydantic", "re", "typing"}
 """Top-level modules that a settings schema may draw on: they load fast."""
-OUR_MODULES = {"pipeline.config", "pipeline.layout", "pipeline.own_data"}
+OUR_MODULES = {"pipeline.config", "pipeline.layout", "pipeline.own_data", "pipeline.parts.schedules"}
 """Of ours, those that it may."""
 CONTINUES = {"finetune": "linear_init", "lac": "end_to_end"}
 """Training stages that start from another stage's network."""
@@ -248,6 +248,12 @@ def _label_problems(params: Params, dataset: str, table: Table) -> list[str]:
         problems.append(
             f"simulate.protocol: {protocol}, but the labels of {dataset} are{are} exhaustive; set it to {use}"
         )
+    simulate = params.settings("simulate", dataset)
+    bare = int(((table.official == 0) & ~table.truth.any(axis=1)).sum())
+    if bare and simulate.empty_rows == "error":
+        problems.append(f"simulate.empty_rows: error, and {bare} training and val images of {dataset} have no positive")
+    if not table.truth[table.rows("val")].any():
+        problems.append(f"prepare.{dataset}: no val image has a positive label, so no epoch can be chosen by it")
     if table.measurable("val"):
         return problems
     for stage in TRAINING_STAGES:

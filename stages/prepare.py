@@ -51,24 +51,27 @@ def prepare(root: Path, dataset: str) -> None:
     _refuse_an_empty_split(dataset, data.table)
     folder = root / "data" / "prepare" / dataset
     same = {**settings.model_dump(exclude={"bad_images"}), "raw": raw, "paths": data.table.paths}
-    place = checkpoint.scratch(root) / f"prepare-{dataset}" / checkpoint.fingerprint(same, [])
-    with checkpoint.Checkpoint(place) as point:
+    print_ = checkpoint.fingerprint([same, packing.stamp(data)], [])
+    place = checkpoint.scratch(root) / f"prepare-{dataset}"
+    checkpoint.sort_out(place, print_, f"prepare {dataset}")
+    with checkpoint.Checkpoint(place / print_) as point:
         packed = packing.pack(
             data,
             settings.size,
-            folder / "images.h5",
             source=settings.source,
             bad_images=getattr(settings, "bad_images", "stop"),  # a source that draws its pictures has no bad ones
             checkpoint=point,
             workers=_workers(),
         )
-    data = replace(data, table=data.table.take(packed.rows))
-    _refuse_an_empty_split(dataset, data.table)
-    write_table(folder / "table.h5", data.table)
-    report = {"dataset": dataset, "source": settings.source, "size": settings.size, "raw_sha256": raw}
-    report |= _report(data, packed)
-    storage.write_json(folder / "report.json", report)
-    storage.write_summary(folder / "summary.md", f"Dataset {dataset}", _summary(report, data.table))
+        data = replace(data, table=data.table.take(packed.rows))
+        _refuse_an_empty_split(dataset, data.table)
+        storage.place(packed.file, folder / "images.h5")
+        write_table(folder / "table.h5", data.table)
+        report = {"dataset": dataset, "source": settings.source, "size": settings.size, "raw_sha256": raw}
+        report |= _report(data, packed)
+        storage.write_json(folder / "report.json", report)
+        storage.write_summary(folder / "summary.md", f"Dataset {dataset}", _summary(report, data.table))
+        point.discard()
 
 
 def _refuse_an_empty_split(dataset: str, table: Table) -> None:
@@ -112,9 +115,9 @@ def _report(data: Dataset, packed: packing.Packed) -> dict[str, Any]:
     table = data.table
     splits, warnings = {}, list(data.report.get("warnings", []))
     if not table.exhaustive:
-        told = "test is labelled in full, so its scores are true ones"
-        if not table.measurable("test"):
-            told = "no score is against the truth; a sample labelled in full, as its own test split, would tell"
+        told = "val and test are labelled in full, so their scores are true ones"
+        if not (table.measurable("val") and table.measurable("test")):
+            told = "no score is against the truth; a sample labelled in full, as val and test, would tell"
         warnings.append(f"the labels are not exhaustive: what is not given is unknown; {told}")
     support = {}
     for name in SPLITS:

@@ -126,7 +126,7 @@ def execute(
     values = [run.settings.model_dump(), run.own, known.expected_positives, run.seed, run.stage]
     print_ = checkpoint.fingerprint(values, [*reads, *also, *code(run.stage, run.method)])
     place = checkpoint.scratch(run.root) / f"{run.stage}-{run.key}"
-    _sort_out(run, place, print_)
+    checkpoint.sort_out(place, print_, f"{run.stage} {run.key}")
 
     checkpoints: list[Checkpoint] = []
 
@@ -186,21 +186,7 @@ def code(stage: str, method: str) -> list[Path]:
     stages, pipeline = Path(__file__).parent, Path(__file__).parents[1] / "pipeline"
     named = [stages / f"{name}.py" for name in (stage, "training", "problem", "entry")]
     named += [pipeline / "methods" / f"{name}.py" for name in ("base", method)]
-    return [*named, *pipeline.glob("*.py"), *(pipeline / "networks").glob("*.py")]
-
-
-def _sort_out(run: Job, folder: Path, fingerprint: str) -> None:
-    """Delete what interrupted runs of this key left that cannot be resumed, and say what there is."""
-    left = checkpoint.abandoned(folder)
-    stale = [path for path in left if not path.name.startswith(f"{fingerprint}-")]
-    if stale:
-        tqdm.write(
-            f"{run.stage} {run.key}: deleting {checkpoint.describe(stale)}, left by an interrupted run with other "
-            f"settings, inputs or code in {folder}"
-        )
-    if kept := [path for path in left if path not in stale]:
-        tqdm.write(f"{run.stage} {run.key}: going on with an interrupted run ({checkpoint.describe(kept)})")
-    checkpoint.remove(stale)
+    return [*named, *pipeline.glob("*.py"), *(pipeline / "networks").glob("*.py"), *(pipeline / "parts").glob("*.py")]
 
 
 def scorer(run: Job, single: np.ndarray) -> Callable[[np.ndarray], float]:

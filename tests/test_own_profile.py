@@ -35,7 +35,8 @@ def table(folder: Path, *lines: str, name: str = "labels.csv") -> Path:
 
 
 def listed(folder: Path, mark: str = ",") -> Path:
-    return table(folder, f"file{mark}tags", *(f"{name}{mark}cat|dog" for name in NAMES))
+    tags = ("cat|dog", "dog")
+    return table(folder, f"file{mark}tags", *(f"{name}{mark}{tags[i % 2]}" for i, name in enumerate(NAMES)))
 
 
 def ticked(folder: Path, *cells: str, split: bool = False) -> Path:
@@ -87,6 +88,16 @@ COLUMNS = {"kind": "columns", "minus_one": "absent"}
             lambda folder: ticked(folder, "1;0", "0;1"),
             True,
             {"labels": COLUMNS | {"zero": "absent", "empty": "unknown"}},
+        ),
+        # 1 and blank
+        (lambda folder: ticked(folder, "1;", ";1"), True, {"labels": COLUMNS | {"zero": "absent", "empty": "absent"}}),
+        # a blank or comma within a name parts nothing
+        (
+            lambda folder: table(
+                folder, "f;k", *(f"{name};{('polar bear', 'dog, small')[i % 2]}" for i, name in enumerate(NAMES))
+            ),
+            False,
+            {"labels": {"kind": "names", "column": "k", "separator": ";"}},
         ),
         # 0 beside -1 is unknown, and beside nothing it is absent
         (
@@ -175,8 +186,9 @@ def test_the_preflight_takes_the_profile_as_it_is(
     assert cli.main(["init", str(folder)]) == 1
     assert "is there; give another name" in capsys.readouterr().err
     assert (project / "profiles" / "my_photos_2026.yaml").read_text() == before
-    assert cli.main(["init", str(folder), "--name", "2nd"]) == 1
-    assert "2nd: a dataset's name is" in capsys.readouterr().err
+    for name in ("2nd", "digits", "null"):
+        assert cli.main(["init", str(folder), "--name", name]) == 1
+        assert f"{name}: a dataset's name is" in capsys.readouterr().err
 
 
 def test_the_text_is_yaml_whatever_the_folder_is_called(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
+import errno
 import io
+import os
 import pickle
 import threading
 import time
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline import images, packing
+from pipeline import images, packing, storage
 from pipeline.checkpoint import Checkpoint
 from pipeline.images import ImageError
 from pipeline.packing import Packed
@@ -49,8 +51,12 @@ def dataset(pictures, names=None) -> Dataset:
 
 
 def pack(data: Dataset, size: int, path: Path, interval: float = 60.0, bad_images: Any = "stop", **options) -> Packed:
+    """Pack as prepare does, which puts the file in place and then lets go of the resume point."""
     with Checkpoint(path.parent / "scratch" / "point", interval) as point:
-        return packing.pack(data, size, path, source="test", bad_images=bad_images, checkpoint=point, **options)
+        packed = packing.pack(data, size, source="test", bad_images=bad_images, checkpoint=point, **options)
+        storage.place(packed.file, path)
+        point.discard()
+    return packed
 
 
 def test_pack_keeps_row_order_and_bytes_whatever_the_threads(tmp_path):
@@ -230,19 +236,57 @@ def test_a_killed_run_goes_on_from_its_last_note(tmp_path, monkeypatch):
     assert (tmp_path / "images.h5").read_bytes() == (tmp_path / "whole.h5").read_bytes()
 
 
-def test_dropping_after_a_stop_decodes_nothing_anew(tmp_path):
-    pictures: list[Any] = [noise(9, 9), tmp_path / "no.jpg", noise(5, 5)]
+def test_after_a_stop_only_unusable_pictures_are_decoded_again(tmp_path):
+    pictures: list[Any] = [noise(9, 9), tmp_path / "no.jpg", noise(5, 5), tmp_path / "late.jpg"]
     with pytest.raises(ImageError):
         pack(dataset(pictures), 4, tmp_path / "images.h5")
-    data = Dataset(dataset(pictures).table, lambda row: pytest.fail("a picture was decoded again"))
-    assert pack(data, 4, tmp_path / "images.h5", bad_images="drop").rows.tolist() == [0, 2]
+    asked: list[int] = []
+    data = Dataset(dataset(pictures).table, lambda row: (asked.append(row), pictures[row])[1])
+    (tmp_path / "late.jpg").write_bytes(photo())  # mended, or readable again
+    packed = pack(data, 4, tmp_path / "images.h5", bad_images="drop")
+    assert asked == [1, 3] and packed.rows.tolist() == [0, 2, 3] and list(packed.unusable) == [1]
+    wanted = images.resize(images.decode(photo()), 4)
+    assert np.array_equal(images.Pixels(tmp_path / "images.h5")[[2]][0], wanted)
+
+
+def test_the_key_of_a_resume_point_tells_a_changed_picture_of_equal_size(tmp_path):
+    (tmp_path / "a.jpg").write_bytes(b"1")
+    data = dataset([tmp_path / "a.jpg", tmp_path / "none.jpg"])
+    before = packing.state(data)
+    assert before == packing.state(data) and before[0][1] is None
+    (tmp_path / "a.jpg").write_bytes(b"2")
+    os.utime(tmp_path / "a.jpg", ns=(0, before[0][0] + 1))
+    assert packing.state(data)[0] == [before[0][0] + 1, None] and packing.state(data)[1:] == before[1:]
+    assert packing.state(dataset([noise(3, 3)]))[0] == []
 
 
 def test_too_little_room_is_said_before_a_picture_is_decoded(tmp_path, monkeypatch):
-    monkeypatch.setattr(packing.shutil, "disk_usage", lambda folder: type("Usage", (), {"free": 47})())
+    def full(*_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(storage.os, "posix_fallocate", full)
     data = Dataset(dataset([None]).table, lambda row: pytest.fail("a picture was decoded"))
-    with pytest.raises(SourceError, match=r"need 4.8e-08 GB in .*, which has 4.7e-08 GB free"):
+    with pytest.raises(SourceError, match=r"packed pictures need 4.8e-08 GB in .*: No space left on device"):
         pack(data, 4, tmp_path / "images.h5")
+    assert not list(tmp_path.rglob("*.h5"))
+
+
+def test_a_file_is_put_in_place_whole_also_on_another_disk(tmp_path, monkeypatch):
+    (tmp_path / "old.h5").write_bytes(b"old")
+    (tmp_path / "new.h5").write_bytes(b"new content")
+
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(storage.os, "link", refuse)
+    monkeypatch.setattr(storage.shutil, "copyfile", refuse)
+    with pytest.raises(StorageError, match=r"old\.h5: cannot be written"):
+        storage.place(tmp_path / "new.h5", tmp_path / "old.h5")
+    assert (tmp_path / "old.h5").read_bytes() == b"old" and len(list(tmp_path.iterdir())) == 2
+    monkeypatch.undo()
+    monkeypatch.setattr(storage.os, "link", refuse)
+    storage.place(tmp_path / "new.h5", tmp_path / "old.h5")
+    assert (tmp_path / "old.h5").read_bytes() == b"new content" and (tmp_path / "new.h5").exists()
 
 
 # ---------------------------------------------------------------------------------------------- reading

@@ -49,7 +49,12 @@ def test_labels_that_are_not_exhaustive_count_as_absent_where_they_are_unknown()
         labels, counted = table.reference("test")
         assert labels.tolist() == [[1, 1]] and counted.all()
     assert [whole.measurable(name) for name in ("train", "val", "test")] == [True] * 3
-    assert [partial.measurable(name) for name in ("train", "val", "test")] == [False, True, True]
+    # each has one row, which lacks nothing: a ranking of positives alone is right whatever the predictions
+    assert [partial.measurable(name) for name in ("train", "val", "test")] == [False] * 3
+    both = make(exhaustive=False, split=np.array([2, 0, 2], np.uint8), official=np.array([1, 0, 1], np.uint8))
+    assert not both.measurable("test")  # a cat in both
+    dogless = make(exhaustive=False, truth=np.array([[0, 0], [0, 0], [1, 1]], np.int8), split=both.split)
+    assert dogless.measurable("test") and not dogless.measurable("train")
 
 
 def test_rows_are_taken_in_the_order_asked():

@@ -30,8 +30,9 @@ from torch import Tensor, nn
 
 from pipeline.batch import Problem
 from pipeline.cells import Cells, power_present, rounded_share
-from pipeline.config import ConfigError, ConstantBelief, ConstantWeight, GaussianWeight, Pair, Strict, between
+from pipeline.config import ConfigError, Strict
 from pipeline.methods.base import Method
+from pipeline.parts.schedules import ConstantBelief, ConstantWeight, GaussianWeight, Pair, between
 
 NonNegative = Annotated[float, Field(ge=0)]
 
@@ -130,7 +131,9 @@ class GeneralizedRobust(Method):
         Raises:
             ConfigError: Nobody told the label density, or it leaves no such share in (0, 1).
         """
-        expected, classes = self.expected_positives, len(self.problem.classes)
+        if (expected := self.problem.expected_positives) is None:
+            raise ConfigError("methods.gr.belief.bias: `statistics` needs `expected_positives`, which has no entry")
+        classes = len(self.problem.classes)
         observed = float(self.problem.observed_counts.sum()) / self.problem.n
         present, absent = expected - observed, classes - expected
         if not (present > 0 and absent > 0 and isfinite(present)):

@@ -8,7 +8,7 @@ Source: Liu et al., "Revisiting Pseudo-Label for Single-Positive Multi-Label Lea
 https://proceedings.mlr.press/v202/liu23ar.html.
 Authors' code: palm-biaoliu/mime @06e15de, train_mime.py and utils/losses.py, loss_VIB.
 Published: theta 0.95 and beta 1e-4 on all; T_w of 10 epochs: VOC, COCO and NUS 2, CUB 5. ``warmup`` is T_w / 10.
-Differs: exact log losses of the logit; theirs is -log(p + 1e-5).
+Differs: exact log losses of the logit; theirs is -log(p + 1e-5), which ``floor`` 1e-5 gives.
 Differs: predictions are the expected logits of all training images, unflipped. Theirs come from ten samples of z and
 keep the random flip; each pass leaves out the images that do not fill a batch.
 Differs: a corrected cell is marked by its epoch in ``corrected``; theirs is written into the label matrix.
@@ -36,6 +36,8 @@ class Settings(Strict):
     """Weight of the divergence of the bottleneck from a standard normal."""
     warmup: Annotated[float, Field(ge=0, le=1)]
     """T_w as a fraction of the stage's epochs, rounded."""
+    floor: Annotated[float, Field(ge=0, lt=1)]
+    """What the authors' code adds to p inside each logarithm; 0: nothing, exact."""
 
 
 class ConfidentPositives(Method):
@@ -53,7 +55,8 @@ class ConfidentPositives(Method):
 
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
         """Return belief 1 where corrected and 0 elsewhere, weight 1 and log losses; arguments as in `Method.cells`."""
-        return log_cells(logits, belief=(self.corrected[index] > 0).to(logits.dtype))
+        belief = (self.corrected[index] > 0).to(logits.dtype)
+        return log_cells(logits, belief, floor=self.settings.floor)
 
     def forward(self, outputs: Outputs, observed: Tensor, index: Tensor) -> dict[str, Tensor]:
         """Return `risk`, and `kl` with its weight.

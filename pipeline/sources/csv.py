@@ -60,7 +60,7 @@ class Settings(OwnData):
     """Whether the labels of a row are all that apply: then a class that is not named is absent, and cells that are
     unknown all the same (kind `columns`) are gaps left out of metrics. Else what is not given is unknown."""
     split_column: str | None
-    """Column of the words train, val and test; null: there is none."""
+    """Column of the words train, val and test, or nothing where a row's split is not named; null: there is none."""
 
     @model_validator(mode="after")
     def _values_fit_exhaustive(self) -> Self:
@@ -84,7 +84,8 @@ def read(settings: Settings, root: Path) -> Dataset:
         The dataset, as `own_data.dataset` orders it.
 
     Raises:
-        SourceError: the file, a column or a picture is missing, or rows are faulty; the message names line and column.
+        SourceError: the file, a column or a picture is missing, or rows are faulty, the message names line and column;
+            or the columns of an exhaustive table say nowhere that a class is absent.
     """
     folder = layout.raw_folder(settings, root)
     file = folder / settings.file
@@ -132,8 +133,9 @@ def read(settings: Settings, root: Path) -> Dataset:
         else:
             present, absent = _values(labels, columns, fields, where, faults)
         split = None
-        if split_at is not None and (split := WORDS.get(fields[split_at].lower())) is None:
-            value = f"{where}, column {header[split_at]}: {fields[split_at]!r}"
+        word = "" if split_at is None else fields[split_at]
+        if word and (split := WORDS.get(word.lower())) is None:
+            value = f"{where}, column {settings.split_column}: {word!r}"
             faults.add("values are none of train, val and test", value)
         rows.append(Row(where, fields[path_at], present, absent, split))
     data = own_data.dataset(
@@ -146,6 +148,11 @@ def read(settings: Settings, root: Path) -> Dataset:
         closed=settings.exhaustive and isinstance(labels, Names),
         exhaustive=settings.exhaustive,
     )
+    if settings.exhaustive and isinstance(labels, Columns) and not (data.table.scored & (data.table.truth == 0)).any():
+        raise SourceError(
+            f"{file.name}: exhaustive: true, but no row says that a class is absent, so every score would be 100; set "
+            "the value that means it (prepare: labels), or exhaustive to false"
+        )
     used = {path_at, split_at, *columns.values()}
     data.report["rows"] = len(rows)
     data.report["columns_not_read"] = [text for place, text in enumerate(header) if place not in used and text]

@@ -82,6 +82,8 @@ def read(settings: Settings, root: Path) -> Dataset:
         data.report["warnings"].append(
             f"{len(loose)} pictures lie in no class's folder and were left out: {layout.some(loose)}"
         )
+    if wanted is None and (bare := _bare(folder, pictures, 1 + settings.split_folders)):
+        data.report["warnings"].append(f"{len(bare)} folders hold no picture that is read: {layout.some(bare)}")
     return data
 
 
@@ -99,6 +101,13 @@ def fingerprint(settings: Settings, root: Path) -> str:
         SourceError: the folder is missing.
     """
     return layout.state({}, {".": layout.raw_folder(settings, root)})
+
+
+def _bare(folder: Path, pictures: list[str], depth: int) -> list[str]:
+    """Return the folders where classes' lie, so many levels down, that hold no picture."""
+    filled = {"/".join(picture.split("/")[:depth]) for picture in pictures}
+    places = (path for path in folder.glob("/".join(["[!.]*"] * depth)) if path.is_dir() and path.name != "__MACOSX")
+    return sorted(name for path in places if (name := path.relative_to(folder).as_posix()) not in filled)
 
 
 def _merged(folder: Path, group: list[Row], faults: Faults) -> list[Row]:

@@ -224,7 +224,7 @@ def test_statistics_that_cannot_be_are_refused_by_key(positives):
 
 def test_only_statistics_ask_for_the_label_density():
     made(expected=None)
-    with pytest.raises(ConfigError, match=r"methods\.gr: needs `expected_positives`"):
+    with pytest.raises(ConfigError, match=r"methods\.gr\.belief\.bias: `statistics` needs `expected_positives`"):
         made(expected=None, belief={**K, "bias": ["statistics", -8]})
 
 

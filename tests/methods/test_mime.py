@@ -6,11 +6,12 @@ import torch
 from torch import Tensor
 
 from pipeline.batch import Outputs, Problem
+from pipeline.cells import cell_risk
 from pipeline.methods.base import Method, build
 from tests.methods.cases import close, double, golden
 
-PUBLISHED = {"theta": 0.95, "beta": 1e-4, "warmup": 0.2}
-SETTINGS: list[dict[str, Any]] = [PUBLISHED, {"theta": 0.6, "beta": 0.5, "warmup": 0.0}]
+PUBLISHED = {"theta": 0.95, "beta": 1e-4, "warmup": 0.2, "floor": 0.0}
+SETTINGS: list[dict[str, Any]] = [PUBLISHED, {"theta": 0.6, "beta": 0.5, "warmup": 0.0, "floor": 0.0}]
 LOSSES, ROUNDS = golden("mime")[:-1], golden("mime")[-1]
 
 
@@ -164,3 +165,12 @@ def test_impossible_predictions_are_refused(logits, message):
     method.begin_epoch(1, 2)
     with pytest.raises(ValueError, match=message):
         method.end_epoch(logits, unknown(3, 1))
+
+
+def test_the_floor_is_what_the_authors_code_adds():
+    """-log(p + floor) where observed, -log(1 - p + floor) elsewhere."""
+    method = made(1, 2, floor=0.01)
+    logits, observed = double([[-30.0, 3.0]]), torch.tensor([[1, 0]], dtype=torch.int8)
+    risk = cell_risk(method.cells(logits, observed, torch.tensor([0])), observed)
+    p = torch.sigmoid(logits)
+    close(risk, [[-math.log(p[0, 0].item() + 0.01), -math.log(1 - p[0, 1].item() + 0.01)]])

@@ -33,7 +33,7 @@ def test_one_class_is_refused_with_a_reason(case: tuple[str, dict[str, Any]]):
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case[0] not in REFUSED], ids=case_id)
-def test_one_class_is_learned(case: tuple[str, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_one_class_is_borne(case: tuple[str, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cases, "C", 1)
     torch.manual_seed(0)
     method = build(*case, ONE).double()

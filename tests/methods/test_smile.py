@@ -22,6 +22,7 @@ IMAGE: dict[str, Any] = {
     "kl_beta": 1e-5,
     "latent": 4,
     "factor": 10.0,
+    "floor": 0.0,
 }
 TABULAR = {"kind": "tabular", "mixing": 0.5, "prior": 0.1, "unknown": None}
 SETTINGS: list[dict[str, Any]] = [
@@ -200,6 +201,16 @@ def test_a_missed_positive_moves_the_distribution_at_every_draw():
     a = math.log1p(math.exp(-5.0)) + 1e-6
     expected = -scipy.special.polygamma(1, a) * sigmoid(-5.0) / 4  # of E[-log d], a mean over 4 cells
     assert sum(gradients) / 200 == pytest.approx(expected, rel=0.25)
+
+
+def test_the_floor_bounds_what_a_draw_costs():
+    """-log(d + floor) and -log(p + floor), and the same of 1 - d and 1 - p."""
+    method = made(2, floor=0.01, theta=0.0)
+    d, logits = double([[1e-9, 0.75]]), double([[-30.0, 3.0]])
+    says(method, d=d)
+    terms = terms_of(method, logits, torch.tensor([[1, 0]], dtype=torch.int8))
+    close(terms["distribution"], (-math.log(1e-9 + 0.01) - math.log(0.25 + 0.01)) / 2)
+    close(terms["prediction"], (-math.log(sigmoid(-30.0) + 0.01) - math.log(sigmoid(-3.0) + 0.01)) / 2)
 
 
 def test_an_draws_the_expected_log_losses():

@@ -94,9 +94,11 @@ def test_columns_with_fractions_as_pandas_writes_them(tmp_path):
 
 
 def test_wanted_classes_set_order_and_choose_columns(tmp_path):
-    content = "image,width,dog,cat\na.jpg,640,1,0\nb.jpg,480,1,1\n"
+    content = "image,width,dog,cat\na.jpg,640,1,0\nb.jpg,480,0,1\n"
     data = read(tmp_path, content, labels=COLUMNS, classes=["dog"], val_fraction=0, test_fraction=0)
-    assert data.table.classes == ("dog",) and truth(data) == {"a.jpg": [1], "b.jpg": [1]}
+    assert data.table.classes == ("dog",) and truth(data) == {"a.jpg": [1], "b.jpg": [0]}
+    with pytest.raises(SourceError, match="no row says that a class is absent"):
+        read(tmp_path, content.replace("480,0", "480,1"), labels=COLUMNS, classes=["dog"])
     assert data.report["columns_not_read"] == ["width", "cat"]
     assert data.report["pictures_in_no_row"] == {"count": 2, "first": ["c.jpg", "sub/d.jpg"]}
     data = read(tmp_path, PLAIN, classes=["zebra", "dog", "cat", "bird"])
@@ -247,7 +249,7 @@ FAULTS = {
     "split word": (
         b"image,labels,part\na.jpg,cat,train\nb.jpg,cat,\nc.jpg,cat,eval\n",
         {"split_column": "part"},
-        r"2 values are none of train, val and test: line 3, column part: '', line 4, column part: 'eval'",
+        r"1 values are none of train, val and test: line 4, column part: 'eval'",
     ),
     "path column": (PLAIN, {"path_column": "file"}, r"no column 'file' \(prepare: path_column\).*image, labels"),
     "label column": (b"image,label\na.jpg,cat\n", {}, r"no column 'labels' \(prepare: labels: column\)"),

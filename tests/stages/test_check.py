@@ -487,7 +487,8 @@ def test_without_dvc_it_says_so(project: Path) -> None:
     assert any(problem.startswith("dvc.yaml: ") for problem in check.check(project)[0])
 
 
-RAW = {"coco": test_coco.tree, "nus": test_nus.formatted, "cub": test_cub.tree}
+BIRDS = [" ".join([*line.split()[:2], "1", *line.split()[3:]]) for line in test_cub.LINES]  # none without an attribute
+RAW = {"coco": test_coco.tree, "nus": test_nus.formatted, "cub": lambda folder: test_cub.tree(folder, BIRDS)}
 """What writes raw data of the layout that a profile asks for; all others ask for VOC's."""
 
 
@@ -524,6 +525,19 @@ def test_labels_that_are_not_exhaustive_ask_for_settings_of_their_own(project: P
     raw_data(project / "voc")
     assert check.data_problems(project, config.load(project / "params.yaml")) == [
         "simulate.protocol: given, but the labels of digits are exhaustive; set it to literature or seeded"
+    ]
+
+
+def test_rows_that_simulate_or_training_would_refuse_are_told_first(project: Path) -> None:
+    test_cub.tree(project / "raw")  # its val image, one of four, has no attribute
+    block = {"source": "cub", "root": "raw", "least_certainty": 1, "size": 48, "bad_images": "stop"}
+    edit(project, {"prepare/digits": block | {"val_fraction": 0.2, "split_seed": 1200}})
+    bare = "prepare.digits: no val image has a positive label, so no epoch can be chosen by it"
+    assert check.data_problems(project, config.load(project / "params.yaml")) == [bare]
+    edit(project, {"simulate/default/empty_rows": "error"})
+    assert check.data_problems(project, config.load(project / "params.yaml")) == [
+        "simulate.empty_rows: error, and 1 training and val images of digits have no positive",
+        bare,
     ]
 
 
