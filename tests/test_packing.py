@@ -252,12 +252,12 @@ def test_after_a_stop_only_unusable_pictures_are_decoded_again(tmp_path):
 def test_the_key_of_a_resume_point_tells_a_changed_picture_of_equal_size(tmp_path):
     (tmp_path / "a.jpg").write_bytes(b"1")
     data = dataset([tmp_path / "a.jpg", tmp_path / "none.jpg"])
-    before = packing.state(data)
-    assert before == packing.state(data) and before[0][1] is None
+    before = packing.stamp(data)
+    assert before == packing.stamp(data) and before[0][1] is None
     (tmp_path / "a.jpg").write_bytes(b"2")
     os.utime(tmp_path / "a.jpg", ns=(0, before[0][0] + 1))
-    assert packing.state(data)[0] == [before[0][0] + 1, None] and packing.state(data)[1:] == before[1:]
-    assert packing.state(dataset([noise(3, 3)]))[0] == []
+    assert packing.stamp(data)[0] == [before[0][0] + 1, None] and packing.stamp(data)[1:] == before[1:]
+    assert packing.stamp(dataset([noise(3, 3)]))[0] == []
 
 
 def test_too_little_room_is_said_before_a_picture_is_decoded(tmp_path, monkeypatch):
