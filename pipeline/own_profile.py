@@ -146,8 +146,9 @@ def _columns(file: Path, exhaustive: bool) -> dict[str, Any]:
             f"names or one of 1, 0, -1 and nothing for each class; has {', '.join(names)}"
         )
     if len(rest) == 1 and not cells:
-        marks = [mark for mark in SEPARATORS if mark != delimiter and _separates(mark, values[rest[0]])]
-        labels: dict[str, Any] = {"kind": "names", "column": rest[0], "separator": marks[0] if marks else ";"}
+        marks = [mark for mark in SEPARATORS if _separates(mark, values[rest[0]])]
+        marks += [mark for mark in (*SEPARATORS, "||") if not any(mark in value for value in values[rest[0]])]
+        labels: dict[str, Any] = {"kind": "names", "column": rest[0], "separator": marks[0]}
     else:
         unknown = "absent" if exhaustive else "unknown"
         minus = any(value.startswith("-1") for name in cells for value in values[name])

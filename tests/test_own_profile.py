@@ -99,6 +99,21 @@ COLUMNS = {"kind": "columns", "minus_one": "absent"}
             False,
             {"labels": {"kind": "names", "column": "k", "separator": ";"}},
         ),
+        (
+            lambda folder: table(
+                folder, "f,k", *(f"{name},{('dog; small', 'cat')[i % 2]}" for i, name in enumerate(NAMES))
+            ),
+            False,
+            {"labels": {"kind": "names", "column": "k", "separator": "|"}},
+        ),
+        # names parted by the table's own mark, in quotes
+        (
+            lambda folder: table(
+                folder, "f,k", *(f'{name},"{("dog,cat", "cat")[i % 2]}"' for i, name in enumerate(NAMES))
+            ),
+            False,
+            {"labels": {"kind": "names", "column": "k", "separator": ","}},
+        ),
         # 0 beside -1 is unknown, and beside nothing it is absent
         (
             lambda folder: ticked(folder, "1;0", "-1;1"),

@@ -40,6 +40,15 @@ def labels(data: Dataset) -> dict[str, list[str]]:
     }
 
 
+def test_pictures_of_endings_that_are_not_read_are_told(tmp_path):
+    data = read(tmp_path, *PLAIN, "cat/7.HEIC", "heic/1.heic", "heic/2.avif", ".thumbs/3.heic")
+    assert data.table.classes == ("cat", "dog")
+    assert data.report["warnings"] == [
+        "3 pictures of endings that are not read were left out: cat/7.HEIC, heic/1.heic, heic/2.avif",
+        "1 folders hold no picture that is read: heic",
+    ]
+
+
 def splits(data: Dataset) -> dict[str, int]:
     return dict(zip(data.table.paths, data.table.split.tolist(), strict=True))
 
