@@ -1,10 +1,12 @@
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -178,6 +180,85 @@ def test_a_second_process_is_refused_until_the_first_ends(tmp_path: Path, reposi
         except StorageError:
             assert time.monotonic() < deadline
             time.sleep(0.01)
+
+
+def test_a_process_that_comes_while_another_deletes_starts_afresh(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither what is being deleted is resumed from, nor is what is written meanwhile deleted."""
+    path, remove_tree = tmp_path / "run" / "aa", checkpoint.shutil.rmtree
+    leave(path, 1, 0)
+    old = Checkpoint(path, 0)
+    old.save({"step": 1}, at_once=True)
+    old._lock.close()
+    came: list[Checkpoint] = []
+
+    def slow(folder: Path, **options: Any) -> None:
+        (Path(folder) / "lock").unlink()
+        came.append(Checkpoint(path, 0))
+        assert came[0].load() is None
+        came[0].save({"step": 2}, at_once=True)
+        remove_tree(folder, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint.shutil, "rmtree", slow)
+        checkpoint.remove([path])
+    assert came[0].load() == {"step": 2} and list(path.parent.iterdir()) == [path]
+    with pytest.raises(StorageError, match="another process"):
+        Checkpoint(path, 0)
+    came[0].discard()
+    assert not path.parent.exists()
+
+
+def test_the_lock_of_a_deleted_point_is_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, flock = tmp_path / "run" / "aa", checkpoint.fcntl.flock
+    leave(path, 1, 0)
+    tries: list[int] = []
+
+    def late(file: Any, operation: int) -> None:
+        tries.append(operation)
+        if len(tries) == 1:  # another process deletes it between open and flock
+            shutil.rmtree(path)
+        flock(file, operation)
+
+    monkeypatch.setattr(checkpoint.fcntl, "flock", late)
+    made = Checkpoint(path, 0)
+    assert len(tries) == 2 and path.is_dir() and made.path.joinpath("lock").exists()
+    with pytest.raises(StorageError, match="another process"):
+        Checkpoint(path, 0)
+    made.discard()
+
+
+def test_what_was_deleted_once_is_not_deleted_from_another(tmp_path: Path) -> None:
+    first = Checkpoint(tmp_path / "run" / "aa", 0)
+    first.discard()
+    second = Checkpoint(first.path, 0)
+    first.discard()
+    assert second.path.is_dir()
+    second.discard()
+
+
+def test_a_point_that_is_gone_before_it_is_looked_at_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "run" / "aa"
+    leave(path, 1, 0)
+    monkeypatch.setattr(Path, "is_dir", lambda self, **_: (shutil.rmtree(path, ignore_errors=True), True)[1])
+    assert checkpoint.abandoned(path.parent) == []
+    checkpoint.remove([path])
+
+
+def test_other_fingerprints_are_told_and_deleted_and_the_own_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "prepare-pets"
+    for name in ("aa", "aa-0.1-None", "aab", "bb", ".aa.77"):  # the last as a process leaves that is killed deleting
+        leave(run / name, 1 << 20, 0)
+    checkpoint.sort_out(run, "aa", "prepare pets")
+    assert sorted(path.name for path in run.iterdir()) == ["aa", "aa-0.1-None"]
+    deleted, kept = capsys.readouterr().out.splitlines()
+    assert deleted.startswith("prepare pets: deleting 3.") and deleted.endswith(f"code in {run}")
+    assert kept.startswith("prepare pets: going on with an interrupted run (2.")
+    checkpoint.sort_out(tmp_path / "none", "aa", "prepare pets")
+    assert capsys.readouterr().out == ""
 
 
 # ---------------------------------------------------------------------------------------------- where and which

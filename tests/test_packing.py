@@ -249,6 +249,47 @@ def test_after_a_stop_only_unusable_pictures_are_decoded_again(tmp_path):
     assert np.array_equal(images.Pixels(tmp_path / "images.h5")[[2]][0], wanted)
 
 
+@pytest.mark.parametrize("interrupt", [False, True])
+def test_a_picture_that_can_be_read_again_is_packed(tmp_path, interrupt):
+    """As from a disk that was away; also where the second try is interrupted between two such pictures."""
+    greys = {row: encoded(Image.new("L", (20, 20), 10 * row), "PNG") for row in (1, 3, 4)}
+    files = {row: tmp_path / f"{row}.png" for row in greys}
+    files[4].write_bytes(greys[4])
+    pictures: list[Any] = [noise(9, 9), files[1], noise(5, 5), files[3], files[4]]
+    with pytest.raises(ImageError, match="2 of 5"):
+        pack(dataset(pictures), 4, tmp_path / "images.h5", workers=1)
+    for row in (1, 3):
+        files[row].write_bytes(greys[row])
+    if interrupt:
+
+        def broken(row: int) -> Any:
+            if row == 3:
+                raise KeyboardInterrupt
+            return pictures[row]
+
+        with pytest.raises(KeyboardInterrupt):
+            pack(Dataset(dataset(pictures).table, broken), 4, tmp_path / "images.h5", workers=1)
+    again = pack(dataset(pictures), 4, tmp_path / "images.h5", workers=1)
+    whole = pack(dataset(pictures), 4, tmp_path / "whole.h5")
+    assert again.unusable == {} and again.rows.tolist() == [0, 1, 2, 3, 4]
+    assert again.notes == whole.notes == {"greyscale": [1, 3, 4], "tiny": [0, 2]}
+    assert np.array_equal(again.sizes, whole.sizes)
+    assert (tmp_path / "images.h5").read_bytes() == (tmp_path / "whole.h5").read_bytes()
+
+
+def test_what_follows_packing_may_fail_and_costs_no_second_pass(tmp_path):
+    bad = tmp_path / "no.jpg"
+    for pictures in ([noise(9, 9), noise(5, 5)], [noise(9, 9), bad, noise(5, 5)]):
+        with Checkpoint(tmp_path / "scratch" / f"{len(pictures)}") as point:
+            packed = packing.pack(dataset(pictures), 4, source="test", bad_images="drop", checkpoint=point)
+            storage.place(packed.file, tmp_path / "images.h5")
+        first = (tmp_path / "images.h5").read_bytes()
+        data = Dataset(dataset(pictures).table, lambda row: bad if row == 1 else pytest.fail("decoded again"))
+        with Checkpoint(tmp_path / "scratch" / f"{len(pictures)}") as point:
+            again = packing.pack(data, 4, source="test", bad_images="drop", checkpoint=point)
+            assert again.file.read_bytes() == first and again.rows.tolist() == packed.rows.tolist()
+
+
 def test_the_key_of_a_resume_point_tells_a_changed_picture_of_equal_size(tmp_path):
     (tmp_path / "a.jpg").write_bytes(b"1")
     data = dataset([tmp_path / "a.jpg", tmp_path / "none.jpg"])
@@ -260,6 +301,21 @@ def test_the_key_of_a_resume_point_tells_a_changed_picture_of_equal_size(tmp_pat
     assert packing.stamp(dataset([noise(3, 3)]))[0] == []
 
 
+def test_the_key_of_a_resume_point_tells_other_code_that_decodes(tmp_path, monkeypatch):
+    data = dataset([noise(3, 3)])
+    first, edited = packing.stamp(data), tmp_path / "edited.py"
+    edited.write_text("# edited\n")
+    for where, name, value in (
+        (packing, "__file__", str(edited)),
+        (images, "__file__", str(edited)),
+        (packing.PIL, "__version__", "0"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(where, name, value)
+            assert packing.stamp(data) != first
+    assert packing.stamp(data) == first
+
+
 def test_too_little_room_is_said_before_a_picture_is_decoded(tmp_path, monkeypatch):
     def full(*_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -269,6 +325,16 @@ def test_too_little_room_is_said_before_a_picture_is_decoded(tmp_path, monkeypat
     with pytest.raises(SourceError, match=r"packed pictures need 4.8e-08 GB in .*: No space left on device"):
         pack(data, 4, tmp_path / "images.h5")
     assert not list(tmp_path.rglob("*.h5"))
+
+
+def test_room_for_the_kept_pictures_is_taken_before_they_are_copied(tmp_path, monkeypatch):
+    def full(descriptor: int, offset: int, length: int) -> None:
+        if ".kept.h5" in os.readlink(f"/proc/self/fd/{descriptor}"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(SourceError, match=r"need 9.6e-08 GB in "):
+        pack(dataset([noise(9, 9), tmp_path / "no.jpg", noise(5, 5)]), 4, tmp_path / "images.h5", bad_images="drop")
 
 
 def test_a_file_is_put_in_place_whole_also_on_another_disk(tmp_path, monkeypatch):

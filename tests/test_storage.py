@@ -1,3 +1,4 @@
+import errno
 import os
 import pickle
 from pathlib import Path
@@ -281,6 +282,83 @@ def test_hdf5_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         storage.put(file, "x", np.arange(9000), axes="image", units="row")
     (tmp_path / "cut.h5").write_bytes((tmp_path / "cut.h5").read_bytes()[:5000])
     refused(tmp_path / "cut.h5", "not a readable HDF5 file")
+
+
+def test_an_allocated_array_has_its_room_and_takes_what_is_mapped(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    storage.allocate_hdf5(path, "x", (1 << 20, 5), axes="image, byte", units="none", size=3)
+    assert path.stat().st_blocks * 512 >= 5 << 20, "a sparse file meets a full disk only when its pages are written"
+    array = storage.map_hdf5(path, "x", write=True)
+    array[7] = range(5)
+    array.flush()
+    with storage.open_hdf5(path) as file:
+        assert file["x"][7].tolist() == [0, 1, 2, 3, 4] and file.attrs["size"] == 3
+    assert names(tmp_path) == ["a.h5"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL])
+def test_a_full_disk_is_an_error_and_a_file_system_that_cannot_reserve_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    path = tmp_path / "a.h5"
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        with pytest.raises(OSError, match=os.strerror(number)):
+            storage.allocate_hdf5(path, "x", (4,), axes="byte", units="none")
+        assert names(tmp_path) == []
+    else:
+        storage.allocate_hdf5(path, "x", (4,), axes="byte", units="none")
+        assert storage.map_hdf5(path, "x").shape == (4,)
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_file_is_put_in_place_whole_and_flushed_and_stays_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: bool
+) -> None:
+    done: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def no_link(*_: Any) -> None:
+        raise OSError(errno.EXDEV, "another disk")
+
+    def seen_replace(source: Any, target: Any) -> None:
+        done.append("replace")
+        assert Path(source).parent == Path(target).parent and Path(source).read_bytes() == b"new"
+        assert Path(target).read_bytes() == b"old"
+        replace(source, target)
+
+    source, path = tmp_path / "scratch", tmp_path / "out" / "file"
+    source.write_bytes(b"new")
+    storage.write_bytes(path, b"old")
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (done.append("fsync"), fsync(descriptor))[1])
+    monkeypatch.setattr(os, "replace", seen_replace)
+    if not linked:
+        monkeypatch.setattr(os, "link", no_link)
+    storage.place(source, path)
+    assert done == ["fsync", "replace"]
+    assert path.read_bytes() == source.read_bytes() == b"new" and names(path.parent) == ["file"]
+    assert source.samefile(path) == linked
+
+
+def test_a_disk_that_fills_up_leaves_the_earlier_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_link(*_: Any) -> None:
+        raise OSError(errno.EXDEV, "another disk")
+
+    def full(source: Any, target: Any) -> None:
+        Path(target).write_bytes(b"ne")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    source, path = tmp_path / "scratch", tmp_path / "out" / "file"
+    source.write_bytes(b"new")
+    storage.write_bytes(path, b"old")
+    monkeypatch.setattr(os, "link", no_link)
+    monkeypatch.setattr(storage.shutil, "copyfile", full)
+    with pytest.raises(StorageError, match="out/file: cannot be written .No space left on device"):
+        storage.place(source, path)
+    assert path.read_bytes() == b"old" and names(path.parent) == ["file"]
 
 
 def test_importing_storage_loads_neither_torch_nor_h5py(repository: Path) -> None:

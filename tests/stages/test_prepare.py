@@ -10,12 +10,15 @@ import pytest
 from PIL import Image
 from ruamel.yaml import YAML
 
+from pipeline import packing
+from pipeline.checkpoint import Checkpoint
 from pipeline.config import ConfigError
 from pipeline.images import ImageError, Pixels, decode, resize
 from pipeline.single_positive import literature
 from pipeline.sources import voc
 from pipeline.storage import StorageError
 from pipeline.table import SourceError, read_table
+from stages import prepare as stage
 from stages.prepare import prepare
 from stages.simulate import simulate
 
@@ -204,6 +207,88 @@ def test_bad_pictures_drop_out_where_that_is_asked(project):
     assert any(text.startswith("3 images are left out") for text in report["warnings"])
     assert "- left out: JPEGImages/img_2.jpg: " in (folder / "summary.md").read_text()
     assert not (root / ".pipeline").exists() or not any((root / ".pipeline" / "checkpoints").iterdir())
+
+
+def test_a_mended_picture_of_equal_size_is_read(project, capsys):
+    """What the other state of the data left makes way, so that mending adds up to one resume point at most."""
+    root = project(VOC)
+    small_tree(root / "raw")
+    picture, scratch = root / "raw" / "JPEGImages" / "img_2.jpg", root / ".pipeline" / "checkpoints"
+    whole = picture.read_bytes()
+    for number in range(3):
+        picture.write_bytes(bytes([number]) * len(whole))
+        with pytest.raises(ImageError, match="1 of 7"):
+            prepare(root, "pets")
+        told = capsys.readouterr().out.splitlines()
+        assert len(told) == min(number, 1)
+        assert all(line.startswith("prepare pets: deleting") for line in told)
+        assert len(list((scratch / "prepare-pets").iterdir())) == 1
+    picture.write_bytes(whole)
+    prepare(root, "pets")
+    assert np.array_equal(Pixels(root / "data/prepare/pets/images.h5")[[2]][0], resize(decode(picture), 8))
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_picture_changed_after_an_interrupt_is_read_anew(project, monkeypatch):
+    root = project(VOC)
+    small_tree(root / "raw")
+    first, decoded = root / "raw" / "JPEGImages" / "img_0.jpg", packing.decode_noting
+    old, new = (jpeg(colour).ljust(700, b"\0") for colour in ((0, 0, 0), (255, 0, 0)))  # of one size
+    first.write_bytes(old)
+
+    def interrupt(picture, name):
+        if name.endswith("img_3.jpg"):
+            raise KeyboardInterrupt
+        return decoded(picture, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(packing, "decode_noting", interrupt)
+        patch.setenv("SPML_WORKERS", "1")
+        with pytest.raises(KeyboardInterrupt):
+            prepare(root, "pets")
+    first.write_bytes(new)
+    prepare(root, "pets")
+    assert np.array_equal(Pixels(root / "data/prepare/pets/images.h5")[[0]][0], resize(decode(new), 8))
+
+
+@pytest.mark.parametrize("fails", ["write_table", "_report", "_summary"])
+def test_what_fails_after_packing_costs_no_second_pass(project, monkeypatch, fails):
+    def failing(*_):
+        raise StorageError("no room")
+
+    root = project(VOC)
+    small_tree(root / "raw")
+    prepare(root, "pets")
+    wanted = digests(root / "data" / "prepare" / "pets")
+    with monkeypatch.context() as patch:
+        patch.setattr(stage, fails, failing)
+        with pytest.raises(StorageError, match="no room"):
+            prepare(root, "pets")
+    monkeypatch.setattr(packing, "decode_noting", lambda *_: pytest.fail("a picture was decoded again"))
+    prepare(root, "pets")
+    assert digests(root / "data" / "prepare" / "pets") == wanted
+    assert list((root / ".pipeline" / "checkpoints").iterdir()) == []
+
+
+def test_a_split_that_dropping_empties_leaves_earlier_outputs_and_the_resume_point(project):
+    root = project(VOC | {"bad_images": "drop"})
+    small_tree(root / "raw")
+    prepare(root, "pets")
+    before = digests(root / "data" / "prepare" / "pets")
+    for name in ("img_5", "img_6", "img_7"):
+        (root / "raw" / "JPEGImages" / f"{name}.jpg").write_bytes(b"none")
+    with pytest.raises(SourceError, match=r"no image in test \(3 train, 1 val, 0 test\)"):
+        prepare(root, "pets")
+    assert digests(root / "data" / "prepare" / "pets") == before
+    assert len(list((root / ".pipeline" / "checkpoints" / "prepare-pets").iterdir())) == 1
+
+
+def test_a_dataset_that_another_process_is_packing_stays(project):
+    root = project(VOC)
+    small_tree(root / "raw")
+    with Checkpoint(root / ".pipeline/checkpoints/prepare-pets/0123456789abcdef") as other:
+        prepare(root, "pets")
+        assert other.path.is_dir()
 
 
 @pytest.mark.parametrize(

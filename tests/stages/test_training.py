@@ -533,9 +533,10 @@ def test_the_code_of_a_run_is_what_the_graph_says(repository: Path) -> None:
     for stage in ("linear_init", "finetune", "end_to_end", "lac"):
         found = {path.relative_to(repository).as_posix() for path in training.code(stage, "em_apl")}
         declared = {str(dep).replace("${item.method}", "em_apl") for dep in stages[stage]["deps"]}
+        folders = [repository / dep for dep in declared if (repository / dep).is_dir() and dep.startswith("pipeline")]
         files = {dep for dep in declared if dep.endswith(".py")}
-        files |= {path.relative_to(repository).as_posix() for path in (repository / "pipeline/networks").glob("*.py")}
-        assert "pipeline/networks" in declared and files <= found
+        files |= {path.relative_to(repository).as_posix() for folder in folders for path in folder.rglob("*.py")}
+        assert {folder.name for folder in folders} == {"networks", "parts"} and files <= found
         assert {file for file in found if file.startswith(("stages", "pipeline/methods"))} <= files
 
 
