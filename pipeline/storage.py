@@ -292,6 +292,8 @@ def _reserve(path: Path) -> None:
     Raises:
         OSError: There is too little.
     """
+    if not hasattr(os, "posix_fallocate"):  # macOS
+        return
     with open(path, "r+b") as file:
         try:
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
