@@ -337,24 +337,6 @@ def test_room_for_the_kept_pictures_is_taken_before_they_are_copied(tmp_path, mo
         pack(dataset([noise(9, 9), tmp_path / "no.jpg", noise(5, 5)]), 4, tmp_path / "images.h5", bad_images="drop")
 
 
-def test_a_file_is_put_in_place_whole_also_on_another_disk(tmp_path, monkeypatch):
-    (tmp_path / "old.h5").write_bytes(b"old")
-    (tmp_path / "new.h5").write_bytes(b"new content")
-
-    def refuse(*_: Any) -> None:
-        raise OSError(errno.EXDEV, "Invalid cross-device link")
-
-    monkeypatch.setattr(storage.os, "link", refuse)
-    monkeypatch.setattr(storage.shutil, "copyfile", refuse)
-    with pytest.raises(StorageError, match=r"old\.h5: cannot be written"):
-        storage.place(tmp_path / "new.h5", tmp_path / "old.h5")
-    assert (tmp_path / "old.h5").read_bytes() == b"old" and len(list(tmp_path.iterdir())) == 2
-    monkeypatch.undo()
-    monkeypatch.setattr(storage.os, "link", refuse)
-    storage.place(tmp_path / "new.h5", tmp_path / "old.h5")
-    assert (tmp_path / "old.h5").read_bytes() == b"new content" and (tmp_path / "new.h5").exists()
-
-
 # ---------------------------------------------------------------------------------------------- reading
 @pytest.fixture
 def packed(tmp_path: Path) -> Path:
