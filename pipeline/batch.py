@@ -44,3 +44,5 @@ class Problem:
     """Labels per image as given in params, or None where nobody claims to know them."""
     width: int | None = None
     """D, width of the backbone's features; None where no network is at hand."""
+    observed_absences: int = 0
+    """Cells of the training split that are known to be absent."""

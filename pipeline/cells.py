@@ -64,18 +64,35 @@ def log_cells(logits: Tensor, belief: Tensor | float = 0.0, weight: Tensor | flo
     return Cells(*given, l1=present, l2=present, l3=log_absent(logits, floor))
 
 
-def rounded_share(share: float, n: int) -> int:
+def rounded_share(share: float, n: int | Fraction) -> int:
     """Take a share of n, rounded to a whole number, halves upwards.
 
     Args:
         share: A share as params hold it, at least 0. It counts as the decimal that it prints as: 0.7 of 45 is 32,
             though in floats their product is a little less than 31.5.
-        n: A count, at least 0.
+        n: A count, or a mean of counts, at least 0.
 
     Returns:
         floor(share n + 1/2).
     """
     return floor(Fraction(str(share)) * n + Fraction(1, 2))
+
+
+def assumed_weight(observed: Tensor, dtype: torch.dtype) -> Tensor:
+    """Weigh the unknown labels of each image so that together they count as much as its known present ones.
+
+    Args:
+        observed: (B, C) labels: 1 present, 0 unknown, -1 absent.
+        dtype: Type of the answer.
+
+    Returns:
+        (B, 1) weight in (0, 1]: m / (C - m - a), at most 1, with m labels known present and a known absent. It is
+        1 / (C - 1) where one label is known and present; an image without a present one is weighed as if one of its
+        unknown labels were, as the papers weigh it.
+    """
+    present = (observed == 1).sum(1, keepdim=True).clamp(min=1)
+    unknown = observed.shape[1] - present - (observed == -1).sum(1, keepdim=True)
+    return (present.to(dtype) / unknown.clamp(min=1)).clamp(max=1)
 
 
 def in_float32(tensor: Tensor) -> Tensor:

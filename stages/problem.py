@@ -22,4 +22,5 @@ def problem(params: Params, dataset: str, classes: tuple[str, ...], observed: np
     """
     density = params.expected_positives.get(dataset)
     counts = torch.from_numpy((observed == 1).sum(0).astype(np.int64))
-    return Problem(len(observed), classes, counts, density.value if density else None, width)
+    absences = int((observed == -1).sum())
+    return Problem(len(observed), classes, counts, density.value if density else None, width, absences)

@@ -105,6 +105,35 @@ def test_a_share_is_rounded_as_the_decimal_that_it_prints_as(share, n, expected)
     assert cells.rounded_share(0.0, n) == cells.rounded_share(share, 0) == 0 and cells.rounded_share(1.0, n) == n
 
 
+@pytest.mark.parametrize(
+    ("labels", "weight"),
+    [
+        ([1, 0, 0, 0, 0, 0], 1 / 5),
+        ([0, 0, 0, 0, 0, 0], 1 / 5),  # nothing known: as if one of six were
+        ([1, 0, 1, 0, 0, 0], 2 / 4),
+        ([1, -1, 0, -1, 0, 0], 1 / 3),
+        ([-1, 0, 0, 0, 0, 0], 1 / 4),
+        ([1, -1, 0, 1, 1, 0], 1.0),  # not 3 / 2
+        ([1, -1, -1, -1, -1, 1], 1.0),  # no unknown label to weigh
+        ([-1, -1, -1, -1, -1, -1], 1.0),
+        ([1, 1, 1, 1, 1, 1], 1.0),
+    ],
+)
+def test_assumed_absences_weigh_together_as_the_known_labels(labels, weight):
+    beside = [1, 0, 0, 0, 0, 0]
+    found = cells.assumed_weight(torch.tensor([labels, beside], dtype=torch.int8), torch.float64)
+    assert found.dtype == torch.float64 and found.tolist() == [[weight], [1 / 5]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_with_one_known_label_an_assumed_absence_weighs_as_published_bit_for_bit(dtype):
+    for classes in range(2, 400):
+        observed = torch.zeros(2, classes, dtype=torch.int8)
+        observed[0, classes // 2] = 1
+        published = torch.full((2, 1), 1 / (classes - 1), dtype=dtype)
+        assert torch.equal(cells.assumed_weight(observed, dtype), published)
+
+
 def test_only_half_precision_is_promoted():
     for dtype, expected in [
         (torch.float16, torch.float32),

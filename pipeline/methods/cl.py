@@ -12,9 +12,11 @@ Authors' code: none is public.
 The paper's text was not at hand: EN is that of Chen et al., IJCAI 2024, Appendix B, Eq. 20; the consistency loss is
 written from the abstract.
 Published: no constant is known. The paper trains on random resized crops, of unknown size.
-Guess: weight_consistency 1, the square, and that all cells count, observed ones too; decay 0.8; N_c = k n_c, rounded,
-at most N, with n_c observed positives of class c and k labels per image; p of the augmented view in training mode;
-where the average starts; the first epoch, in which every unknown cell is negative (or none, by ``first``).
+Guess: weight_consistency 1, the square, and that all cells count, observed ones too; decay 0.8; N_c = k N n_c / m,
+rounded, at most N, with n_c observed positives of class c, m of all classes and k labels per image, so k n_c where
+every image has one; p of the augmented view in training mode; where the average starts; the first epoch, in which every
+unknown cell is negative (or none, by ``first``).
+Differs: an image known to lack the class, which single positives do not tell, is among the first to be chosen.
 """
 
 from typing import Annotated, Literal
@@ -54,6 +56,10 @@ class ConsistentPredictions(Method):
         super().__init__(settings, problem)
         known = (problem.observed_counts, self.expected_positives, problem.n)
         self.past = PastPredictions(*known, settings.decay, settings.first)
+
+    def begin_training(self, observed: Tensor) -> None:
+        """Note the known absences; arguments as in `Method.begin_training`."""
+        self.past.begin(observed)
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
         """Choose the epoch's expected negatives; arguments as in `Method.begin_epoch`."""

@@ -5,7 +5,7 @@ Source: Zhou et al., "Acknowledging the Unknown for Multi-label Learning with Si
 supplement B.2, https://arxiv.org/abs/2203.16219.
 Authors' code: none is public.
 Published weight: VOC 0.1, COCO 0.1, NUS 0.1, CUB 0.02; chosen among 0.01, 0.02, 0.1, 0.2, 0.4, 0.9.
-Differs: a label known to be absent, which single positives never hold, counts in full.
+Differs: a label known to be absent, which single positives do not tell, counts in full.
 """
 
 from typing import Annotated

@@ -2,6 +2,7 @@
 
 risk = L1 where observed, v (k L2 + (1 - k) L3) where unknown, L3 where observed absent; mean over B*C. Belief k and
 weight v are functions of p without gradient; L1 and L2 are element losses at the logit, L3 is one at minus the logit.
+An L3 that is no loss of absence, negative_entropy or soft, is -log(1 - p) where observed absent.
 With f a part's name in params and ``log`` etc. its kind, the papers' losses are
 AN: belief constant 0, weight constant 1, l1 log, l3 log.
 Hill: belief constant 0, weight constant 1, l1 log (GR's reading) or focal gamma 2 margin 1, l3 hill lamb 1.5.
@@ -127,7 +128,8 @@ class Settings(Strict):
     l2: Loss
     """Loss of an unknown cell taken as present."""
     l3: Loss
-    """Loss of an unknown cell taken as absent, and of a cell observed absent."""
+    """Loss of an unknown cell taken as absent, and of a cell observed absent unless it is ``negative_entropy`` or
+    ``soft``."""
     schedule: Literal["code", "paper_first", "paper_last"]
     """Fraction of the way from first to last in epoch e of T. ``code``: (e - 1) / T for the belief, e / T for the
     weight, as in GR's code; ``paper_first``, ``paper_last``: (e - 1) / T or e / T for both."""
@@ -141,12 +143,15 @@ class AssembledLoss(Method):
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
         """Return the parts that params name, as of this epoch; arguments as in `Method.cells`."""
         p = torch.sigmoid(logits.detach())
+        absent = _charge(self.settings.l3, logits, present=False)
+        if isinstance(self.settings.l3, NegativeEntropy | Soft):
+            absent = torch.where(observed == -1, log_absent(logits), absent)
         return Cells(
             belief=self._belief(p),
             weight=self._weight(p),
             l1=_charge(self.settings.l1, logits, present=True),
             l2=_charge(self.settings.l2, logits, present=True),
-            l3=_charge(self.settings.l3, logits, present=False),
+            l3=absent,
         )
 
     def pseudo_labels(self, logits: Tensor, observed: Tensor, index: Tensor) -> Tensor | None:

@@ -126,20 +126,20 @@ class GeneralizedRobust(Method):
         return super().parameter_groups(lr * belief.factor if isinstance(belief, Trainable) else lr)
 
     def _bias_from_statistics(self) -> float:
-        """Return logit of (positives that are not observed) / (cells that are not observed), all images and classes.
+        """Return logit of (positives that are not observed) / (cells that are unknown), all images and classes.
 
         Raises:
             ConfigError: Nobody told the label density, or it leaves no such share in (0, 1).
         """
         if (expected := self.problem.expected_positives) is None:
             raise ConfigError("methods.gr.belief.bias: `statistics` needs `expected_positives`, which has no entry")
-        classes = len(self.problem.classes)
+        possible = len(self.problem.classes) - self.problem.observed_absences / self.problem.n  # labels per image
         observed = float(self.problem.observed_counts.sum()) / self.problem.n
-        present, absent = expected - observed, classes - expected
+        present, absent = expected - observed, possible - expected
         if not (present > 0 and absent > 0 and isfinite(present)):
             raise ConfigError(
                 "methods.gr.belief.bias: `statistics` needs `expected_positives` between the "
-                f"{observed:g} observed labels per image and the {classes} classes, found {expected:g}"
+                f"{observed:g} observed labels per image and the {possible:g} that may be present, found {expected:g}"
             )
         return log(present / absent)
 

@@ -1,6 +1,6 @@
 """IUN: oracle, leave out hidden positives.
 
-risk = -log p on the observed positive, -log(1 - p) on known negatives, 0 on unknown cells; mean over B*C, the left-out
+risk = -log p on observed positives, -log(1 - p) on known negatives, 0 on unknown cells; mean over B*C, the left-out
 cells included in the count.
 Source: Cole et al., "Multi-Label Learning from Single Positive Labels", CVPR 2021, https://arxiv.org/abs/2106.09708.
 Authors' code: Correr-Zhou/SPML-AckTheUnknown @ae1ccaf, losses.py, loss_iun.
@@ -27,7 +27,7 @@ class Settings(Strict):
 
 
 class IgnoreUnobservedNegatives(Method):
-    """Binary cross-entropy on the observed positive and the known negatives."""
+    """Binary cross-entropy on the observed positives and the known negatives."""
 
     Settings = Settings
     labels = "negatives"

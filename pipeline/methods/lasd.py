@@ -10,6 +10,10 @@ Authors' code: none is public.
 Published (Table 4) lambda_plus, threshold, alpha: VOC 0.10, 0.90, 0.70; COCO 0.03, 0.90, 0.10; NUS 0.015, 0.95, 0.15;
 CUB 0.005, 0.93, 0.03; gamma_pos 0, gamma_neg 4 and lambda_minus = (1 + lambda_plus (y - 1)) / (C - y), y labels an
 image, on all sets.
+Differs: lambda_minus = (m + lambda_plus (y - m)) / (C - y) with m observed labels an image, on average and at least the
+theorem's 1. Of m observed by chance among y, each present label weighs m / y + lambda_plus (1 - m / y) on average and
+each absent one lambda_minus: Theorem 5.4 asks that y of the former weigh what C - y of the latter do.
+Differs: a label known to be absent, which single positives do not tell, counts in full beside that balance.
 Published ablation (Table 3): C is alpha 0; B is threshold 1 too; A is gamma_neg 0 and lambda_minus 1 as well. By their
 figures A is AN, but B is ASL (Table 2): gamma_neg 4, lambda_minus 1.
 Guess: y is the dataset's mean; the paper does not say what stands in for a count that nobody observes.
@@ -60,7 +64,9 @@ class LeveragedAsymmetric(Method):
         super().__init__(settings, problem)
         self.lambda_minus = settings.lambda_minus
         if self.lambda_minus is None:
-            self.lambda_minus = balanced_weight(settings.lambda_plus, self.expected_positives, len(problem.classes))
+            observed = max(1.0, float(problem.observed_counts.sum()) / problem.n)
+            known = (self.expected_positives, len(problem.classes), observed)
+            self.lambda_minus = balanced_weight(settings.lambda_plus, *known)
 
     def _present(self, logits: Tensor) -> Tensor:
         return torch.sigmoid(logits.detach()) > self.settings.threshold
@@ -90,23 +96,24 @@ class LeveragedAsymmetric(Method):
         return (self._present(logits) & (observed == 0)).to(torch.int8)
 
 
-def balanced_weight(lambda_plus: float, positives: float, classes: int) -> float:
+def balanced_weight(lambda_plus: float, positives: float, classes: int, observed: float) -> float:
     """Weigh assumed absences so that both kinds of label weigh the same in an image (Theorem 5.4).
 
     Args:
         lambda_plus: Weight of an unknown label taken as present.
         positives: Labels an image, above 0.
         classes: C.
+        observed: Observed ones among them, 1 in the theorem.
 
     Returns:
-        (1 + lambda_plus (positives - 1)) / (classes - positives).
+        (observed + lambda_plus (positives - observed)) / (classes - positives).
 
     Raises:
         ConfigError: The labels an image are not between 0 and the number of classes, or the weight is negative.
     """
     if not 0 < positives < classes:
         raise ConfigError(f"methods.lasd.lambda_minus: null needs labels an image in (0, {classes}), given {positives}")
-    weight = (1 + lambda_plus * (positives - 1)) / (classes - positives)
+    weight = (observed + lambda_plus * (positives - observed)) / (classes - positives)
     if weight < 0:
         raise ConfigError(f"methods.lasd.lambda_minus: null makes it {weight}; lambda_plus is too large")
     return weight

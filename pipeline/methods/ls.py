@@ -8,7 +8,7 @@ Authors' code: elijahcole/single-positive-multi-label @89152d5, losses.py, loss_
 Published: eps 0.1 on all sets (Cole's code; Zhou 2022, supplement B.2); without ``half``, as the code. With it:
 anonymous, LASD, 2023, A.2.2.
 Differs: exact log losses of the logit where ``floor`` is 0; theirs is -log(p + 1e-5).
-Differs: a label known to be absent, which single positives never hold, is charged without smoothing.
+Differs: a label known to be absent, which single positives do not tell, is charged without smoothing.
 """
 
 from typing import Annotated

@@ -7,7 +7,7 @@ supplement B.2, https://arxiv.org/abs/2203.16219.
 Authors' code: none is public.
 Published eps: VOC 0.3, COCO 0.1, NUS 0.1, CUB 0.1; chosen among 0.1, 0.2, 0.3.
 Guess: e is eps, not eps / 2, as in the code of label smoothing for all labels (Cole et al.); the paper does not say.
-Differs: a label known to be absent, which single positives never hold, is charged without smoothing.
+Differs: a label known to be absent, which single positives do not tell, is charged without smoothing.
 """
 
 from typing import Annotated

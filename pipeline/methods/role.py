@@ -12,6 +12,8 @@ Authors' code: elijahcole/single-positive-multi-label @89152d5, losses.py, loss_
 Published: factor 10 on all; expected_positives VOC 1.5, COCO 2.9, NUS 1.9, CUB 31.4.
 Differs: exact log losses of the logit where ``floor`` is 0; theirs are -log(p + 1e-5).
 Differs: the optimiser's weight decay leaves guess alone, which is no weight; theirs has none at all.
+Differs: positives(q) has -log(1 - q) too, where observed absent: single positives do not tell absences, and theirs
+would hold such a label by its start alone.
 """
 
 from dataclasses import replace
@@ -70,29 +72,31 @@ class OnlineLabelEstimation(Method):
         """Return the estimates as belief, weight 1 and the classifier's log losses; arguments as in `Method.cells`.
 
         Their mean risk is that of the classifier's positive and cross terms before these are halved; the count is left
-        out. A cell observed absent is charged as `forward` charges it: by its estimate, not as absent.
+        out. A known cell is charged for what is known and by its estimate.
         """
         guess = self.guess.detach()[index].to(logits.dtype)
         own = log_cells(logits, torch.sigmoid(guess), floor=self.settings.floor)
         cross = _cross(guess, logits, self.settings.floor)
-        return replace(own, l1=own.l1 + cross, l3=torch.where(observed == -1, cross, own.l3))
+        return replace(own, l1=own.l1 + cross, l3=torch.where(observed == -1, own.l3 + cross, own.l3))
 
     def forward(self, outputs: Outputs, observed: Tensor, index: Tensor) -> dict[str, Tensor]:
         """Return three terms of the classifier and three of the estimator, each halved.
 
         Args:
             outputs: Logits of one view.
-            observed: (B, C) int8 labels; absent ones count through their estimate only.
+            observed: (B, C) int8 labels.
             index: (B,) int64 rows of the training split.
 
         Returns:
-            ``<side>_positive``, ``<side>_cross`` and ``<side>_regulariser`` of both sides.
+            ``<side>_positive``, which has the known absences too, ``<side>_cross`` and ``<side>_regulariser`` of both
+            sides.
         """
         classifier = outputs.logits[0]
         estimator = self.guess[index].to(classifier.dtype)
         floor, terms = self.settings.floor, {}
         for side, own, other in (("classifier", classifier, estimator), ("estimator", estimator, classifier)):
-            terms[f"{side}_positive"] = torch.where(observed == 1, log_present(own, floor), 0).mean() / 2
+            known = torch.where(observed == -1, log_absent(own, floor), 0)
+            terms[f"{side}_positive"] = torch.where(observed == 1, log_present(own, floor), known).mean() / 2
             terms[f"{side}_cross"] = _cross(other.detach(), own, floor).mean() / 2
             excess = torch.sigmoid(own).sum(1).mean() - self.expected_positives
             terms[f"{side}_regulariser"] = (excess / own.shape[1]) ** 2 / 2

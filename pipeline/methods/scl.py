@@ -16,9 +16,10 @@ The paper's text was not at hand: EN is that of Chen et al., IJCAI 2024, Appendi
 written from the abstract.
 Published: no constant is known. The paper trains on random resized crops, of unknown size.
 Guess: weight_consistency 1, the square, size, bilinear sampling of heat in [0, 1], one decay for heat and average;
-decay 0.8; N_c = k n_c, rounded, at most N, with n_c observed positives of class c and k labels per image; p of the
-augmented view in training mode; where the average starts; the first epoch, in which every unknown cell is negative (or
-none, by ``first``).
+decay 0.8; N_c = k N n_c / m, rounded, at most N, with n_c observed positives of class c, m of all classes and k labels
+per image, so k n_c where every image has one; p of the augmented view in training mode; where the average starts; the
+first epoch, in which every unknown cell is negative (or none, by ``first``).
+Differs: an image known to lack the class, which single positives do not tell, is among the first to be chosen.
 Outside training there is no heat at hand: the consistency term is 0 in an audit or a loss landscape.
 """
 
@@ -108,6 +109,10 @@ class ConsistentMaps(Method):
             rows = left_out[start : start + CHUNK]
             now[rows] = before[rows]
         now.flush()
+
+    def begin_training(self, observed: Tensor) -> None:
+        """Note the known absences; arguments as in `Method.begin_training`."""
+        self.past.begin(observed)
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
         """Choose the epoch's expected negatives; arguments as in `Method.begin_epoch`."""

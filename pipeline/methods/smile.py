@@ -34,7 +34,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.batch import Outputs, Problem
-from pipeline.cells import Cells, assume_negative, floored, log_absent, log_present
+from pipeline.cells import Cells, assume_negative, assumed_weight, floored, log_absent, log_present
 from pipeline.config import ConfigError, Strict
 from pipeline.methods.base import Method
 
@@ -58,7 +58,8 @@ class Tabular(Strict):
     prior: Annotated[float, Field(ge=0, le=1)]
     """The rest of the target where a label is unknown."""
     unknown: Weight | None
-    """Weight of an unknown cell in the alignment; null: 1 / (C - 1)."""
+    """Weight of an unknown cell in the alignment; null: 1 / (C - 1), and what WAN makes of it where an image has more
+    or fewer known labels than one."""
 
 
 class Settings(Strict):
@@ -146,13 +147,14 @@ class LabelEnhancement(Method):
         theta, alpha, floor = self.settings.theta, self.settings.alpha, self.settings.floor
         target, weight = self._target(self.estimate[index].to(logits.dtype), observed)
         present, absent = log_present(logits, floor), log_absent(logits, floor)
+        aligned = theta * (target * present + (1 - target) * absent)
         total = theta * weight + alpha
         return Cells(
             belief=theta * weight * target / total.clamp(min=torch.finfo(total.dtype).tiny),
             weight=total,
-            l1=theta * (target * present + (1 - target) * absent) + alpha * present,
+            l1=aligned + alpha * present,
             l2=present,
-            l3=absent,
+            l3=torch.where(observed == -1, aligned + alpha * absent, absent),
         )
 
     def forward(self, outputs: Outputs, observed: Tensor, index: Tensor) -> dict[str, Tensor]:
@@ -199,7 +201,7 @@ class LabelEnhancement(Method):
         form = self.settings.form
         if form.kind == "image":
             return d, torch.ones_like(d)
-        unknown = 1 / max(observed.shape[1] - 1, 1) if form.unknown is None else form.unknown
+        unknown = assumed_weight(observed, d.dtype) if form.unknown is None else form.unknown
         rest = torch.where(observed == 0, form.prior, (observed == 1).to(d.dtype))
         weight = torch.where(observed == 0, unknown, torch.ones_like(d))
         return form.mixing * d.detach() + (1 - form.mixing) * rest, weight

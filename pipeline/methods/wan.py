@@ -1,11 +1,14 @@
 """WAN: assumed absences share one label's weight.
 
-risk = -log p where observed, -log(1 - p) / (C - 1) where unknown; mean over B*C.
+risk = -log p where observed, -w log(1 - p) where unknown, w = m / u for an image with m labels known present and u
+unknown, at most 1: the assumed absences of an image weigh as much together as its known labels. Mean over B*C.
 Source: Cole et al., "Multi-Label Learning from Single Positive Labels", CVPR 2021, https://arxiv.org/abs/2106.09708.
 Authors' code: elijahcole/single-positive-multi-label @89152d5, losses.py, loss_wan.
-Published weight, by its formula: VOC 1/19, COCO 1/79, NUS 1/80, CUB 1/311.
+Published weight, by its formula 1 / (C - 1): VOC 1/19, COCO 1/79, NUS 1/80, CUB 1/311.
 Differs: exact log losses of the logit where ``floor`` is 0; theirs is -log(p + 1e-5).
-Differs: a label known to be absent, which single positives never hold, counts in full.
+Differs: theirs is 1 / (C - 1) for every image, which is m / u where one label is known. Without a known present label
+m is 1 and u one less, so that an image of which nothing is known weighs 1 / (C - 1) as theirs.
+Differs: a label known to be absent, which single positives do not tell, counts in full, and is not one of the u.
 """
 
 from typing import Annotated
@@ -14,20 +17,20 @@ from pydantic import Field
 from torch import Tensor
 
 from pipeline.batch import Problem
-from pipeline.cells import Cells, log_cells
+from pipeline.cells import Cells, assumed_weight, log_cells
 from pipeline.config import ConfigError, Strict
 from pipeline.methods.base import Method
 
 
 class Settings(Strict):
-    """Settings of WAN; its weight follows from the number of classes."""
+    """Settings of WAN; its weight follows from what is known of an image."""
 
     floor: Annotated[float, Field(ge=0, lt=1)]
     """What is added to p inside each logarithm: 1e-5 in the authors' code; 0: nothing, exact."""
 
 
 class WeakAssumeNegative(Method):
-    """Assume negative, with unknown cells weighted 1 / (C - 1)."""
+    """Assume negative, with the unknown cells of an image weighted to balance its known labels."""
 
     Settings = Settings
 
@@ -37,8 +40,8 @@ class WeakAssumeNegative(Method):
         super().__init__(settings, problem)
 
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
-        """Return belief 0, weight 1 / (C - 1) and log losses; arguments as in `Method.cells`."""
-        return log_cells(logits, weight=1 / (len(self.problem.classes) - 1), floor=self.settings.floor)
+        """Return belief 0, the weight of each image and log losses; arguments as in `Method.cells`."""
+        return log_cells(logits, weight=assumed_weight(observed, logits.dtype), floor=self.settings.floor)
 
 
 METHOD = WeakAssumeNegative

@@ -20,7 +20,7 @@ def confident(
         logits: (B, C) logits; no gradient is kept.
         observed: (B, C) labels: 1 present, 0 unknown, -1 absent.
         threshold: Probability t in [0.5, 1] from which a cell is sure.
-        form: ``code``: present where p + observed >= t, else absent where p + observed < 1 - t, known cells included;
+        form: ``code``: present where p + observed >= t, else absent where p + observed < 1 - t, and known cells always;
             ``paper``: unknown cells only, present where p >= t, absent where p <= 1 - t.
 
     Returns:
@@ -29,7 +29,7 @@ def confident(
     score = torch.sigmoid(logits.detach())
     if form == "code":
         score = score + observed
-        return score >= threshold, score < 1 - threshold
+        return score >= threshold, (score < 1 - threshold) | (observed == -1)  # p - 1 < 0 fails at t = 1 and p = 1
     unknown = observed == 0
     return unknown & (score >= threshold), unknown & (score <= 1 - threshold)
 

@@ -1,5 +1,6 @@
 """What a method remembers of past epochs' predictions: shared by EN, CL and SCL."""
 
+from fractions import Fraction
 from typing import Literal
 
 import torch
@@ -15,9 +16,13 @@ class PastPredictions(nn.Module):
     waits in ``latest`` (N, C), for the rows ``met`` (N,), until `renew`. ``negatives`` (N, C) marks the expected
     negatives in force, known cells among them. Source: Verelst et al. 2023, as quoted in Chen et al. 2024, Eq. 20.
 
+    The N images have k N labels in all. If the m observed ones are a fair sample of them, class c has its share n_c / m
+    of them too, so N_c = k N n_c / m positives: k n_c where every image has one observed label, and as many however
+    many labels are observed.
+
     Args:
         observed_counts: (C,) int64 observed positives n_c of each class.
-        per_image: k, labels per image; class c has N_c = k n_c positives, rounded, at most N.
+        per_image: k, labels per image; class c has N_c = k N n_c / m positives, rounded, at most N.
         n: N, training images.
         decay: Share of the average that an epoch leaves, in [0, 1).
         first: Unknown cells until there is an average: ``assume_negative``, all of them; ``positives_only``, none.
@@ -29,6 +34,7 @@ class PastPredictions(nn.Module):
     met: Tensor
     negatives: Tensor
     expected: Tensor
+    absent: Tensor
 
     def __init__(
         self,
@@ -40,19 +46,31 @@ class PastPredictions(nn.Module):
     ) -> None:
         super().__init__()
         self.decay = decay
-        expected = [min(n, rounded_share(per_image, count)) for count in observed_counts.tolist()]
+        counts: list[int] = observed_counts.tolist()
+        m = max(sum(counts), 1)
+        expected = [min(n, rounded_share(per_image, Fraction(n * count, m))) for count in counts]
         self.register_buffer("expected", torch.tensor(expected), persistent=False)
         for name in ("average", "latest"):
             self.register_buffer(name, torch.zeros(n, len(expected), dtype=torch.get_default_dtype()))
         for name in ("seen", "met"):
             self.register_buffer(name, torch.zeros(n, dtype=torch.bool))
         self.register_buffer("negatives", torch.full((n, len(expected)), first == "assume_negative"))
+        self.register_buffer("absent", torch.zeros(n, len(expected), dtype=torch.bool), persistent=False)
+
+    def begin(self, observed: Tensor) -> None:
+        """Note the known absences, which are negatives whatever is predicted, before the first epoch of a run.
+
+        Args:
+            observed: (N, C) labels: 1 present, 0 unknown, -1 absent.
+        """
+        self.absent.copy_(observed == -1)
 
     def renew(self) -> None:
         """Take the epoch that has ended into the average, and choose the negatives of the next one.
 
         Of class c they are the N - N_c images with the lowest average; equal ones go by row, and an image that no epoch
-        has met yet is the last to be chosen. A row that the epoch left out keeps its average.
+        has met yet is the last to be chosen. An image known to lack the class is among the first: it holds no place of
+        an expected positive. A row that the epoch left out keeps its average.
         """
         known, met = self.seen.unsqueeze(1), self.met.unsqueeze(1)
         renewed = torch.where(known, torch.lerp(self.latest, self.average, self.decay), self.latest)
@@ -60,7 +78,8 @@ class PastPredictions(nn.Module):
         self.seen |= self.met
         self.met.zero_()
         if self.seen.any():
-            order = self.average.masked_fill(~self.seen.unsqueeze(1), torch.inf).argsort(dim=0, stable=True)
+            ranked = self.average.masked_fill(~self.seen.unsqueeze(1), torch.inf).masked_fill(self.absent, -torch.inf)
+            order = ranked.argsort(dim=0, stable=True)
             places = torch.arange(len(order), device=order.device).unsqueeze(1).expand_as(order)
             rank = torch.empty_like(order).scatter_(0, order, places)  # (N, C), 0 for the lowest average
             self.negatives.copy_(rank < len(order) - self.expected)

@@ -45,6 +45,17 @@ def single_positives(rows: int, seed: int = 0) -> Tensor:
     return observed
 
 
+def any_labels(rows: int, seed: int = 0) -> Tensor:
+    """Several positives and known absences in most rows; then one row with all, one with nothing and one with a single
+    label."""
+    drawn = torch.rand(rows, C, generator=generator(seed))
+    observed = (drawn < 0.4).to(torch.int8) - (drawn > 0.8).to(torch.int8)
+    observed[0] = torch.tensor([1, -1, -1, 1, -1])
+    observed[1] = 0
+    observed[2] = torch.tensor([0, 0, 1, 0, 0])
+    return observed
+
+
 @dataclass(frozen=True)
 class Batch:
     """Logits of three views, labels and rows of one batch."""
@@ -64,6 +75,8 @@ def batches(dtype: torch.dtype = torch.float64) -> list[Batch]:
     several = ordinary.clone()
     several[0] = torch.tensor([1, 1, 0, -1, 0])
     several[1] = 0
+    pairs = ((torch.arange(C) - torch.arange(B)[:, None]) % C < 2).to(torch.int8)
+    beside = torch.where((ordinary == 0) & (torch.arange(C) % 2 == 0), -1, ordinary).to(torch.int8)
     known = torch.where(torch.rand(B, C, generator=generator(2)) < 0.4, 1, -1).to(torch.int8)
     far = torch.where(torch.rand(3, B, C, generator=generator(3)) < 0.5, 120.0, -120.0).to(torch.float64)
     index = torch.tensor([7, 0, 11, 3])
@@ -78,6 +91,7 @@ def batches(dtype: torch.dtype = torch.float64) -> list[Batch]:
         Batch("zero logits", torch.zeros_like(logits), ordinary, index),
         Batch("far logits", far, ordinary, index, scale=100),
         Batch("far negative, none known", -far.abs(), torch.zeros(B, C, dtype=torch.int8), index, scale=100),
+        Batch("two positives, or one beside known negatives", logits, torch.cat([pairs[:2], beside[2:]]), index),
     ]
     return [replace(batch, logits=batch.logits.to(dtype)) for batch in made]
 

@@ -18,7 +18,8 @@ SETTINGS = [{"decay": 0.8, "first": "assume_negative"}, {"decay": 0.0, "first": 
 
 def make(n: int, counts: list[int], settings: dict[str, Any] = SETTINGS[0], per_image: float = 1.0) -> Any:
     """A method that expects ``per_image * counts`` positives of each class among n images."""
-    problem = Problem(n, ("",) * len(counts), torch.tensor(counts), per_image)
+    density = per_image * sum(counts) / n  # sum(counts) / n labels of an image are observed
+    problem = Problem(n, ("",) * len(counts), torch.tensor(counts), density)
     method = build("en", settings, problem).double()
     assert isinstance(method, ExpectedNegatives)
     return method
@@ -72,6 +73,7 @@ def test_slow_oracle_with_ties_rows_left_out_and_known_negatives() -> None:
     observed[torch.arange(n), torch.randint(4, (n,), generator=draw)] = 1
     observed[2, 3] = observed[5, 0] = -1
     method = make(n, counts, {"decay": 0.6, "first": "positives_only"}, per_image=0.7)
+    method.begin_training(observed)
     expected = [min(n, math.floor(0.7 * count + 0.5)) for count in counts]  # 2.1, 0, 4.2, 14
     average: dict[int, list[float]] = {}
     for epoch in range(1, epochs + 1):
@@ -79,7 +81,9 @@ def test_slow_oracle_with_ties_rows_left_out_and_known_negatives() -> None:
         logits = torch.round(2 * torch.randn(n, 4, generator=draw, dtype=torch.float64))  # many ties
         negative = [[False] * 4 for _ in range(n)]
         for c in range(4) if average else []:
-            ranked = sorted(range(n), key=lambda i: (average[i][c] if i in average else 2.0, i))  # noqa: B023
+            place = {i: average[i][c] if i in average else 2.0 for i in range(n)}
+            place |= {i: -1.0 for i in range(n) if observed[i, c] == -1}
+            ranked = sorted(range(n), key=lambda i: (place[i], i))  # noqa: B023
             for i in ranked[: n - expected[c]]:
                 negative[i][c] = True
         order = torch.randperm(n, generator=draw)[: n - 2].tolist()  # two images miss the epoch

@@ -116,7 +116,7 @@ def em_form(z: Tensor, observed: Tensor) -> Tensor:
 def labelled_form(z: Tensor, observed: Tensor) -> Tensor:
     p = z.sigmoid()
     charged = -0.3 * p.log() - 0.7 * (1 - p).log()
-    return by_observed(observed, -p.log(), 0.02 * charged, charged)
+    return by_observed(observed, -p.log(), 0.02 * charged, -(1 - p).log())
 
 
 def em_apl_form(z: Tensor, observed: Tensor) -> Tensor:
@@ -124,7 +124,7 @@ def em_apl_form(z: Tensor, observed: Tensor) -> Tensor:
     p, fixed = z.sigmoid(), z.detach().sigmoid()
     entropy = -p * p.log() - (1 - p) * (1 - p).log()
     charged = -fixed * p.log() - (1 - fixed) * (1 - p).log()
-    return by_observed(observed, -p.log(), torch.where(p > 0.3, -0.2 * entropy, 0.02 * charged), charged)
+    return by_observed(observed, -p.log(), torch.where(p > 0.3, -0.2 * entropy, 0.02 * charged), -(1 - p).log())
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -215,6 +215,18 @@ def test_first_b_by_remark_1(positives, classes, k0, b0):
     assert belief_at(method, 0.5) == pytest.approx(sigmoid(5 * 0.5 + b0 - 1), rel=1e-9)
 
 
+def test_first_b_is_the_share_of_present_ones_among_what_is_unknown():
+    """Ten images, five classes: 16 of 25 positives and 8 of 25 absences are known, so 9 of 26 unknown cells present."""
+    counts = torch.tensor([5, 3, 0, 4, 4])
+    belief = {**K, "bias": ["statistics", -8]}
+    known = Problem(10, ("",) * 5, counts, 2.5, observed_absences=8)
+    method = build("gr", {**PUBLISHED, "belief": belief}, known).double()
+    method.begin_epoch(1, 2)
+    assert belief_at(method, 0.3) == pytest.approx(9 / 26, rel=1e-12)
+    with pytest.raises(ConfigError, match="between the 1.6 observed labels per image and the 2.5 that may be present"):
+        build("gr", {**PUBLISHED, "belief": belief}, Problem(10, ("",) * 5, counts, 2.5, observed_absences=25))
+
+
 @pytest.mark.parametrize("positives", [0.0, 1.0, 5.0, 7.0, math.inf, math.nan])
 def test_statistics_that_cannot_be_are_refused_by_key(positives):
     made(expected=positives)

@@ -1,3 +1,4 @@
+import itertools
 import json
 import math
 from typing import Any
@@ -106,6 +107,30 @@ def test_theorem_5_4_balances_the_two_sides():
     z = double([[9.0] * 2 + [-9.0] * 17])
     weight = method.cells(z, torch.zeros(1, 19, dtype=torch.int8), torch.tensor([0])).weight
     close(1 + weight[0, :2].sum(), weight[0, 2:].sum().item())
+
+
+@pytest.mark.parametrize(("observed", "positives", "classes"), [(2, 3, 20), (3, 3, 7), (1, 3, 20)])
+def test_theorem_5_4_balances_the_two_sides_of_several_observed_labels(observed, positives, classes):
+    """Over all choices of the observed labels of an image whose others are taken for what they are."""
+    rows = 6
+    counts = torch.tensor([observed * rows] + [0] * (classes - 1))
+    method = build("lasd", {**VOC, "lambda_plus": 0.3}, Problem(rows, ("",) * classes, counts, float(positives)))
+    z = double([[9.0] * positives + [-9.0] * (classes - positives)])
+    present = absent = 0.0
+    for chosen in itertools.combinations(range(positives), observed):
+        labels = torch.zeros(1, classes, dtype=torch.int8)
+        labels[0, list(chosen)] = 1
+        weight = torch.where(labels == 1, 1, method.cells(z, labels, torch.tensor([0])).weight)[0]
+        present, absent = present + float(weight[:positives].sum()), absent + float(weight[positives:].sum())
+    assert present == pytest.approx(absent, rel=1e-12)
+
+
+@pytest.mark.parametrize("observed", [0, 7, 9])
+def test_fewer_observed_labels_than_images_count_as_one_each(observed):
+    """As the theorem has it: NUS, where a fifth of the images has none, keeps its published weight."""
+    method = build("lasd", VOC, Problem(9, ("",) * 4, torch.tensor([observed, 0, 0, 0]), 1.46))
+    weight = method.cells(torch.zeros(1, 4).double(), torch.zeros(1, 4, dtype=torch.int8), torch.tensor([0])).weight
+    assert weight[0, 0].item() == (1 + 0.1 * (1.46 - 1)) / (4 - 1.46)
 
 
 @pytest.mark.parametrize("positives", [0.0, -1.0, 5.0, 7.0])

@@ -173,7 +173,7 @@ def test_cells_charge_the_classifier_as_its_terms_do(case):
 
 
 def test_cells_of_every_label_cost_what_the_classifiers_terms_charge():
-    """A cell observed absent counts through its estimate only, however wrong that is by now."""
+    """A known cell costs what is known and what its estimate says, however wrong that is by now."""
     observed = torch.tensor([[1, -1, 0, -1], [-1, 0, 0, 1]], dtype=torch.int8)
     z, theta = [[0.3, -2.0, 1.1, 4.0], [0.7, -0.2, 2.0, -3.0]], [[5.0, -5.0, 0.3, 2.0], [1.5, -0.4, 0.0, 4.0]]
     method, index = with_guess(theta), torch.arange(2)
@@ -182,7 +182,7 @@ def test_cells_of_every_label_cost_what_the_classifiers_terms_charge():
     close(risk.mean(), 2 * float((terms["classifier_positive"] + terms["classifier_cross"]).detach()))
     y = 1 / (1 + math.exp(-2))  # of the cell with logit 4
     assert risk[0, 3].item() == pytest.approx(
-        y * math.log1p(math.exp(-4)) + (1 - y) * math.log1p(math.exp(4)), rel=1e-12
+        y * math.log1p(math.exp(-4)) + (2 - y) * math.log1p(math.exp(4)), rel=1e-12
     )
 
 

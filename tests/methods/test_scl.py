@@ -34,7 +34,7 @@ def make(folder: Path | None, n: int = N, name: str = "scl", **changes: Any) -> 
     settings = SETTINGS[0] | changes
     if name == "en":
         settings = {key: settings[key] for key in ("decay", "first")}
-    method = build(name, settings, Problem(n, ("",) * C, torch.tensor([2, 1]), 1.5)).double()
+    method = build(name, settings, Problem(n, ("",) * C, torch.tensor([2, 1]), 0.9)).double()
     if folder:
         folder.mkdir(exist_ok=True)
         method.open_disk(folder)
@@ -240,7 +240,7 @@ def test_labels_are_those_of_the_negatives_in_force(tmp_path: Path) -> None:
     method(outputs(maps, [WHOLE] * N), observed, index)
     method.begin_epoch(2, 2)
     means, expected = maps.mean((3, 4))[0], torch.zeros(N, C, dtype=torch.int8)
-    for c, positives in enumerate((3, 2)):  # 1.5 times 2 and 1, halves upwards
+    for c, positives in enumerate((3, 2)):  # two and one third of 0.9 times 5, halves upwards
         for i in means[:, c].argsort().tolist()[: N - positives]:
             expected[i, c] = -1 if observed[i, c] == 0 else 0
     assert torch.equal(method.pseudo_labels(means, observed, index), expected)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pipeline.batch import Outputs, Problem
+from pipeline.cells import cell_risk
 from pipeline.config import ConfigError
 from pipeline.methods import smile
 from pipeline.methods.base import build
@@ -170,6 +171,17 @@ def test_tabular_target_mixes_d_with_what_is_known():
     close(logits.grad, [[w * (q - t) / 3 for w, q, t in zip((1, 0.5, 1), p, targets, strict=True)]])
 
 
+def test_tabular_unknown_cells_balance_what_is_known_where_their_weight_is_null():
+    """1 / (C - 1) beside one known label; 2 / 1 is no more than 1, and 1 / 2 beside a known absence."""
+    method = made(4, form={**TABULAR, "mixing": 0.0, "prior": 0.0})
+    says(method, d=torch.full((3, 4), 0.5).double())
+    logits = torch.zeros(3, 4).double().requires_grad_()
+    labels = torch.tensor([[1, 0, 0, 0], [1, 1, 0, -1], [1, -1, 0, 0]], dtype=torch.int8)
+    terms_of(method, logits, labels)["align"].backward()
+    slopes = [[-1, 1 / 3, 1 / 3, 1 / 3], [-1, -1, 1, 1], [-1, 1, 1 / 2, 1 / 2]]
+    close(logits.grad, [[slope / 2 / 12 for slope in row] for row in slopes])
+
+
 # ---------------------------------------------------------------------------------------------- extreme distributions
 def gradient_of_decoder(raw_a: float, raw_b: float, seed: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Loss and gradient on the decoder's bias where every a and b is softplus of these; one row observed, one not."""
@@ -302,17 +314,17 @@ def test_the_estimator_alone_learns_what_is_observed():
 
 
 # ---------------------------------------------------------------------------------------------- cells and state
+@pytest.mark.parametrize("labels", [[[0, 1, 0], [0, 0, 1]], [[0, 1, -1], [-1, 1, 1]], [[0, -1, -1], [1, 1, 0]]])
 @pytest.mark.parametrize("form", [{"kind": "image"}, {**TABULAR, "unknown": 0.3}])
-def test_cells_are_the_classifiers_part_of_the_loss(form):
+def test_cells_are_the_classifiers_part_of_the_loss(form, labels):
     method = made(form=form, theta=0.7, alpha=0.4)
     method.get_buffer("estimate")[:] = torch.rand(N, 3, dtype=torch.float64)
-    index, observed = torch.tensor([5, 2]), torch.tensor([[0, 1, 0], [0, 0, 1]], dtype=torch.int8)
+    index, observed = torch.tensor([5, 2]), torch.tensor(labels, dtype=torch.int8)
     logits = double([[0.3, -2.0, 1.0], [2.2, 0.0, -0.4]])
     cells = method.cells(logits, observed, index)
     says(method, d=method.get_buffer("estimate")[index])
     terms = method.eval()(Outputs(logits.unsqueeze(0), features=features(2).unsqueeze(0)), observed, index)
-    unknown = cells.weight * (cells.belief * cells.l2 + (1 - cells.belief) * cells.l3)
-    risk = torch.where(observed == 1, cells.l1, unknown)
+    risk = cell_risk(cells, observed)
     close(risk.mean(), (terms["align"] + terms["prediction"]).item())
     # one unknown cell by hand
     d, p = method.get_buffer("estimate")[5, 0].item(), sigmoid(0.3)

@@ -21,11 +21,31 @@ def test_assumed_absences_of_an_image_pull_as_hard_as_its_one_label():
     torch.testing.assert_close(logits.grad.sum(-1), torch.zeros(1, B).double(), rtol=0, atol=1e-17)
 
 
+@pytest.mark.parametrize("labels", [[1, 1, 0, 0, 0], [0, 1, 0, 1, 0], [1, 1, -1, 0, 0], [1, -1, 0, 0, -1]])
+def test_they_pull_as_hard_as_all_its_labels_together(labels):
+    logits = torch.zeros(1, 1, C, dtype=torch.float64, requires_grad=True)
+    observed = torch.tensor([labels], dtype=torch.int8)
+    build("wan", SETTINGS[0], problem())(Outputs(logits), observed, torch.tensor([0]))["risk"].backward()
+    assert logits.grad is not None
+    torch.testing.assert_close(logits.grad[0][observed != -1].sum(), double(0.0), rtol=0, atol=1e-16)
+    close(logits.grad[0][observed == -1], [1 / 2 / C] * labels.count(-1))
+
+
+@pytest.mark.parametrize(
+    ("labels", "weight"),
+    [([0, 0, 0, 0, 0], 1 / 4), ([-1, 0, 0, 0, 0], 1 / 3), ([1, 1, 1, 0, 0], 1.0), ([1, -1, -1, -1, 0], 1.0)],
+)
+def test_an_image_without_labels_weighs_as_published_and_no_absence_more_than_in_full(labels, weight):
+    observed = torch.tensor([labels], dtype=torch.int8)
+    cells = build("wan", SETTINGS[0], problem()).cells(torch.zeros(1, C).double(), observed, torch.tensor([0]))
+    close(cells.weight, [[weight]])
+
+
 def test_known_absence_counts_in_full():
     logits = torch.zeros(1, 1, C, dtype=torch.float64, requires_grad=True)
     observed = torch.tensor([[1, -1, 0, 0, 0]], dtype=torch.int8)
     build("wan", SETTINGS[0], problem())(Outputs(logits), observed, torch.tensor([0]))["risk"].backward()
-    close(logits.grad, (double([[[-4, 4, 1, 1, 1]]]) / 8 / C).tolist())  # p = 1/2, weight 1/4
+    close(logits.grad, (double([[[-3, 3, 1, 1, 1]]]) / 6 / C).tolist())  # p = 1/2, weight 1/3
 
 
 def test_one_class_is_refused():

@@ -20,6 +20,9 @@ def test_threshold_of_the_code_is_strict_below_and_sees_known_labels():
     assert (present.tolist(), absent.tolist()) == ([[True, True, False]], [[False, False, True]])
     present, absent = confident(torch.tensor([[9.0, -9.0, 9.0]]), LABELS, 0.9, "code")
     assert (present.tolist(), absent.tolist()) == ([[True, False, False]], [[False, True, True]])
+    for z in (-99.0, 99.0):  # p = 0 and p = 1 exactly
+        present, absent = confident(torch.full((1, 3), z), LABELS, 1.0, "code")
+        assert (present[0, 0], absent[0, 2]) == (True, True) and not present[0, 2] and not absent[0, 0]
 
 
 def test_threshold_of_the_paper_is_inclusive_and_sees_unknown_cells_only():

@@ -240,6 +240,7 @@ def test_a_method_is_given_its_label_set(
     observed, problem = given[0]
     assert np.array_equal(observed.numpy(), expected)
     assert problem.observed_counts.tolist() == (expected == 1).sum(0).tolist()
+    assert problem.observed_absences == (expected == -1).sum()
     assert (problem.n, problem.classes, problem.expected_positives) == (20, finished.CLASSES, 2.94)
 
 
@@ -598,6 +599,27 @@ def test_labels_that_are_not_exhaustive_are_no_clean_ones(project: Project) -> N
     scored = project.table.scored.copy()
     scored[at] = True  # a val split that is known whole
     assert scorer(project, "clean", exhaustive=False, scored=scored)(logits) == pytest.approx(100 * np.mean(found))
+
+
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [((), "Scores"), (("test",), "Scores of val"), (("val",), "Scores of test"), (("val", "test"), None)],
+)
+def test_scores_say_by_split_whether_they_are_against_given_labels(
+    project: Project, known: tuple[str, ...], words: str | None
+) -> None:
+    project.set("linear_init", select="last", epochs=1)
+    scored = project.table.truth == 1  # what is not given is not known
+    for split in known:
+        scored[project.table.rows(split)] = True
+    project.write_table(exhaustive=False, scored=scored)
+    linear_init(project.root, "digits", "an", 0)
+    folder = project.folder("linear_init", "digits-an-0")
+    labels = storage.read_json(folder / "metrics.json")["labels"]
+    assert labels == {split: "clean" if split in known else "given" for split in ("val", "test")}
+    lines = (folder / "summary.md").read_text().splitlines()
+    said = [line.partition(" are against the given labels, which are not exhaustive")[0] for line in lines]
+    assert [start for start, line in zip(said, lines, strict=True) if start != line] == ([words] if words else [])
 
 
 # ---------------------------------------------------------------------------------------------- bad input
