@@ -145,44 +145,49 @@ def given(truth: np.ndarray, scored: np.ndarray) -> np.ndarray:
     return np.where(scored, np.where(_binary(truth), 1, -1), 0).astype(np.int8)
 
 
-def false_negative_rate(truth: np.ndarray, scored: np.ndarray, observed: np.ndarray) -> dict[str, Any]:
+def false_negative_rate(
+    truth: np.ndarray, scored: np.ndarray, observed: np.ndarray, chance: np.ndarray
+) -> dict[str, Any]:
     """Count the false negatives that "unknown means absent" would make, as drawn and as expected of such a draw.
 
     An unknown cell is a scored cell with observed label 0; a hidden positive is an unknown cell whose truth is 1. The
-    expectation is over a draw that keeps one positive per row, each with the same probability: a class that is one of
-    k in a row is hidden with 1 - 1/k. The expected rate is the expected number of hidden positives over the expected
-    number of unknown cells.
+    expected rate is the expected number of hidden positives over the expected number of unknown cells.
 
     Args:
         truth: (N, C), 1 present, 0 absent.
         scored: (N, C) bool, whether the truth of the cell is known; other cells are not counted.
         observed: (N, C), 1 known positive, 0 unknown, -1 known negative.
+        chance: (N, C) in [0, 1], with which chance the draw lets a cell be known; for a draw that keeps one positive a
+            row it is 1/k where the row has k positives and the cell is one of them.
 
     Returns:
-        Lists of C: `truth_positive`, `observed_positive`, `unknown`, `hidden` (counts), `rate` and `expected` (in [0,
-        1], None without an unknown cell); and `pooled` and `pooled_expected`, the same over all cells.
+        Lists of C: `truth_positive`, `observed_positive`, `observed_negative`, `unknown`, `hidden` (counts), `rate` and
+        `expected` (in [0, 1], None without an unknown cell); and `pooled` and `pooled_expected`, the same over all
+        cells.
 
     Raises:
         ValueError: shapes differ or `truth` is not a matrix of 0 and 1.
     """
     truth, scored, observed = _binary(truth), np.asarray(scored, dtype=bool), np.asarray(observed)
-    if not truth.shape == scored.shape == observed.shape:
-        raise ValueError(f"truth {truth.shape}, scored {scored.shape} and observed {observed.shape} differ in shape")
+    if not truth.shape == scored.shape == observed.shape == chance.shape:
+        shapes = f"truth {truth.shape}, scored {scored.shape}, observed {observed.shape} and chance {chance.shape}"
+        raise ValueError(f"{shapes} differ in shape")
     truth = truth & scored
     unknown = scored & (observed == 0)
     hidden = unknown & truth
-    kept = (truth / np.maximum(truth.sum(axis=1, keepdims=True), 1)).sum(axis=0)  # (C,) expected observed positives
     positive = truth.sum(axis=0)
-    expected_unknown = scored.sum(axis=0) - kept
+    expected_hidden = positive - (chance * truth).sum(axis=0)
+    expected_unknown = scored.sum(axis=0) - (chance * scored).sum(axis=0)
     return {
         "truth_positive": positive.tolist(),
         "observed_positive": (scored & (observed == 1)).sum(axis=0).tolist(),
+        "observed_negative": (scored & (observed == -1)).sum(axis=0).tolist(),
         "unknown": unknown.sum(axis=0).tolist(),
         "hidden": hidden.sum(axis=0).tolist(),
         "rate": [_ratio(*pair) for pair in zip(hidden.sum(axis=0), unknown.sum(axis=0), strict=True)],
-        "expected": [_ratio(*pair) for pair in zip(positive - kept, expected_unknown, strict=True)],
+        "expected": [_ratio(*pair) for pair in zip(expected_hidden, expected_unknown, strict=True)],
         "pooled": _ratio(hidden.sum(), unknown.sum()),
-        "pooled_expected": _ratio((positive - kept).sum(), expected_unknown.sum()),
+        "pooled_expected": _ratio(expected_hidden.sum(), expected_unknown.sum()),
     }
 
 

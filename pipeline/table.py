@@ -153,6 +153,47 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Objects:
+    """Where the objects of each class lie in the pictures, for draws that depend on it.
+
+    Args:
+        area: (N, C) float32, the largest box of the class as a fraction of its picture's area, in [0, 1]; 0 without.
+        offset: (N, C) float32, the distance of the box nearest to the picture's centre from there, between the two
+            centres, as a fraction of half the picture's diagonal, in [0, 1]; 0 without.
+
+    Raises:
+        ValueError: an array has another type, shape or range.
+    """
+
+    area: np.ndarray
+    offset: np.ndarray
+
+    def __post_init__(self) -> None:
+        """Check both arrays.
+
+        Raises:
+            ValueError: As the class says.
+        """
+        for name in ("area", "offset"):
+            array = getattr(self, name)
+            if not isinstance(array, np.ndarray) or array.dtype != np.float32 or array.shape != self.area.shape:
+                raise ValueError(f"objects: {name} is no float32 array of the shape {np.shape(self.area)}")
+            if not ((array >= 0) & (array <= 1)).all():
+                raise ValueError(f"objects: {name} holds values outside [0, 1]")
+
+    def take(self, rows: np.ndarray) -> "Objects":
+        """Give the objects of some rows.
+
+        Args:
+            rows: (R,) row numbers.
+
+        Returns:
+            Those of these rows, in their order.
+        """
+        return Objects(self.area[rows], self.offset[rows])
+
+
+@dataclass(frozen=True)
 class Dataset:
     """What a source read.
 
@@ -162,11 +203,14 @@ class Dataset:
             file, which whoever packs it decodes. Called from several threads.
         report: What was read, what was skipped and why; plain JSON values without paths of this machine. A list of
             strings under "warnings" is shown to the user.
+        objects: Where the objects of each class lie, in the table's rows and columns; None where the data have no
+            boxes.
     """
 
     table: Table
     image: Callable[[int], np.ndarray | Path]
     report: dict[str, Any] = field(default_factory=dict)
+    objects: Objects | None = None
 
 
 def relative_path(text: str) -> str:
@@ -194,12 +238,13 @@ def relative_path(text: str) -> str:
     return "/".join(parts)
 
 
-def write_table(path: Path | str, table: Table) -> None:
+def write_table(path: Path | str, table: Table, objects: Objects | None = None) -> None:
     """Write a table.
 
     Args:
         path: The HDF5 file; an earlier one is replaced only when the new one is complete.
         table: The table.
+        objects: Where its objects lie, in the same rows and columns.
     """
     with storage.create_hdf5(path) as file:
         storage.put(file, "classes", np.array(table.classes, dtype=object), axes="class", units="name")
@@ -209,6 +254,32 @@ def write_table(path: Path | str, table: Table) -> None:
         storage.put(file, "split", table.split, axes="image", units="0 train, 1 val, 2 test")
         storage.put(file, "official", table.official, axes="image", units="0 official training, 1 official test")
         file.attrs["exhaustive"] = table.exhaustive
+        if objects is not None:
+            units = "largest box as a fraction of the picture; 0 without"
+            storage.put(file, "area", objects.area, axes="image, class", units=units, compress=True)
+            units = "most central box from the centre, in half diagonals; 0 without"
+            storage.put(file, "offset", objects.offset, axes="image, class", units=units, compress=True)
+
+
+def read_objects(path: Path | str) -> Objects | None:
+    """Read where the objects of a table lie.
+
+    Args:
+        path: The HDF5 file of `write_table`.
+
+    Returns:
+        The objects, in the table's rows and columns; None where its source read no boxes.
+
+    Raises:
+        StorageError: the file is absent, damaged or incomplete, or holds impossible values.
+    """
+    with storage.open_hdf5(path) as file:
+        if "area" not in file:
+            return None
+        try:
+            return Objects(file["area"][()], file["offset"][()])
+        except (KeyError, ValueError, TypeError, OSError) as error:
+            raise storage.StorageError(f"{path}: no readable objects: {error}") from error
 
 
 def read_table(path: Path | str) -> Table:

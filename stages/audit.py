@@ -192,11 +192,14 @@ def _val_curve(probability: np.ndarray, table: Table, single: np.ndarray, bins: 
     """Return the calibration of probabilities on val's unannotated cells, with k(p) beside."""
     val = table.rows("val")
     truth, known, scored = table.truth[val], single[val], table.scored[val]
-    positives = int(((truth == 1) & scored).sum())
+    positives, absences = (int(((truth == value) & scored).sum()) for value in (1, 0))
     labelled = float(((known == 1) & scored).sum() / positives) if positives else None
+    excluded = float(((known == -1) & scored).sum() / absences) if absences else 0.0
     bars = calibration.curve(probability, truth, (known == 0) & scored, bins=bins)
     for bar in bars:
-        bar["reference"] = calibration.reference(bar["mean_belief"], labelled) if labelled and bar["cells"] else None
+        bar["reference"] = None
+        if labelled and bar["cells"]:
+            bar["reference"] = calibration.reference(bar["mean_belief"], labelled, excluded)
     return bars
 
 

@@ -22,8 +22,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pipeline import storage
+from pipeline import label_draws, storage
 from pipeline.config import (
+    BY_DATASET,
     HEAD_GIVES,
     NAME,
     PUBLISHED,
@@ -39,7 +40,7 @@ from pipeline.config import (
     load,
 )
 from pipeline.storage import StorageError
-from pipeline.table import SPLITS, SourceError, Table, read_table
+from pipeline.table import SPLITS, Objects, SourceError, Table, read_objects, read_table
 
 RUN_FOLDERS = ("runs", "analyses")
 SETTINGS_MODULES = {"__future__", "collections", "math", "pathlib", "pipeline", "pydantic", "re", "typing"}
@@ -190,6 +191,9 @@ def data_problems(root: Path, params: Params) -> list[str]:
     for dataset in params.grid.datasets:
         key = f"prepare.{dataset}"
         problems += _backbone_problems(root, params, dataset)
+        bias = params.settings("simulate", dataset).bias
+        if bias.kind == "table" and not (root / Path(bias.file).expanduser()).is_file():
+            problems.append(f"simulate.bias.file: no file {bias.file}")
         block = params.settings("prepare", dataset)
         source = block.get("source")
         if not isinstance(source, str):
@@ -225,14 +229,38 @@ def _raw_problems(root: Path, params: Params, dataset: str) -> list[str]:
         then = _recorded(folder / "report.json", "raw_sha256")
         stays = not _will_rerun(root, params, "prepare", dataset)
         unchanged = then == now and stays and (folder / "table.h5").is_file()
-        table = read_table(folder / "table.h5") if unchanged else source.read(settings, root).table
+        if unchanged:
+            table, objects = read_table(folder / "table.h5"), read_objects(folder / "table.h5")
+        else:
+            data = source.read(settings, root)
+            table, objects = data.table, data.objects
     except (SourceError, StorageError, OSError) as error:
         return [f"{key}: {line}" for line in str(error).splitlines()]
     if empty := [name for name in SPLITS if not len(table.rows(name))]:
         return [f"{key}: no image in {' and '.join(empty)}"]
     if then not in (None, now) and stays:
         return [f"{key}: raw data of {dataset} changed since prepare ran: dvc repro -f prepare@{dataset}"]
-    return _label_problems(params, dataset, table)
+    return [*_label_problems(params, dataset, table), *_bias_problems(root, params, dataset, table, objects)]
+
+
+def _bias_problems(root: Path, params: Params, dataset: str, table: Table, objects: Objects | None) -> list[str]:
+    """Tell what keeps labels from being drawn with the bias asked for; DVC does not see a table of weights.
+
+    Returns:
+        One line for each problem.
+    """
+    settings = params.settings("simulate", dataset)
+    file = root / Path(settings.bias.file).expanduser() if settings.bias.kind == "table" else None
+    if file is not None and not file.is_file():
+        return []  # told for every source
+    try:
+        label_draws.bias_weights(root, table, objects, settings)
+    except (ConfigError, SourceError) as error:
+        return str(error).splitlines()
+    then = (_recorded(root / "data" / "simulate" / dataset / "report.json", "bias") or {}).get("file_sha256")
+    if file is None or then in (None, storage.sha256(file)) or _will_rerun(root, params, "simulate", dataset):
+        return []
+    return [f"simulate.bias.file: {settings.bias.file} changed since simulate ran: dvc repro -f simulate@{dataset}"]
 
 
 def _label_problems(params: Params, dataset: str, table: Table) -> list[str]:
@@ -313,6 +341,8 @@ def _will_rerun(root: Path, params: Params, stage: str, dataset: str) -> bool:
     stages = (load_path(str(root / "dvc.lock"), LocalFileSystem()) or {}).get("stages") or {}
     entry = stages.get(f"{stage}@{dataset}")
     last = ((entry or {}).get("params") or {}).get("params.yaml") or {}
+    if stage not in BY_DATASET:
+        return last.get(stage) != getattr(params, stage)
     return last.get(f"{stage}.{dataset}") != getattr(params, stage)[dataset]
 
 

@@ -1,10 +1,13 @@
-"""Hide labels of a fully labelled dataset, one positive per image left: ``python -m stages.simulate DATASET``.
+"""Hide labels of a fully labelled dataset: ``python -m stages.simulate DATASET``.
 
-Data whose labels are not exhaustive have nothing to hide: what they give is what is observed.
+By default one positive an image stays known, as in the papers; settings keep more, known absences too, or let some
+labels be likelier to stay known than others. Data whose labels are not exhaustive have nothing to hide: what they give
+is what is observed.
 
-Reads data/prepare/<dataset>/table.h5; writes data/simulate/<dataset>/: observed.h5 (`single`, and the oracles' `all`
-and `negatives`), report.json (counts, false-negative rate of each class) and summary.md. All rows get labels, those of
-val and test too.
+Reads data/prepare/<dataset>/table.h5 and the table of weights that ``simulate.bias`` may name; writes
+data/simulate/<dataset>/: observed.h5 (`single`, and the oracles' `all` and `negatives`), report.json (counts,
+false-negative rate of each class, how far the draw is from an unbiased one) and summary.md. All rows get labels, those
+of val and test too.
 """
 
 from pathlib import Path
@@ -12,12 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from pipeline import config, seeds, single_positive, storage
-from pipeline.table import SPLITS, SourceError, Table, read_table
+from pipeline import config, label_draws, single_positive, storage
+from pipeline.label_draws import Draw
+from pipeline.table import SPLITS, Objects, SourceError, Table, read_objects, read_table
 from stages import entry
-
-PARTS = ("official_train", "official_test")
-ONE = "Every image keeps one of its positive labels, the rest is unknown."
 
 
 def simulate(root: Path, dataset: str) -> None:
@@ -30,11 +31,13 @@ def simulate(root: Path, dataset: str) -> None:
         dataset: Name of a dataset.
 
     Raises:
-        ConfigError: the protocol does not suit the data.
-        SourceError: training or validation images have no positive and the settings refuse that.
+        ConfigError: the protocol or the bias does not suit the data.
+        SourceError: training or validation images have no positive and the settings refuse that, or the table of
+            weights is faulty.
     """
     settings = config.load(root / "params.yaml").settings("simulate", dataset)
-    table = read_table(root / "data" / "prepare" / dataset / "table.h5")
+    file = root / "data" / "prepare" / dataset / "table.h5"
+    table = read_table(file)
     if (settings.protocol == "given") == table.exhaustive:
         are, use = ("", "literature or seeded") if table.exhaustive else (" not", "given")
         raise config.ConfigError(
@@ -45,100 +48,170 @@ def simulate(root: Path, dataset: str) -> None:
         names = ", ".join(table.paths[row] for row in empty[:20])
         raise SourceError(f"simulate.empty_rows: {len(empty)} training and val images have no positive label: {names}")
 
+    objects = read_objects(file)
     if settings.protocol == "given":
         single = everything = negatives = single_positive.given(table.truth, table.scored)
+        draw = Draw(single, (single != 0).astype(np.float64), (single == 1).astype(np.float64))
     else:
-        single = _draw(table, settings)
-        everything, negatives = single_positive.label_sets(table.truth, table.scored, single)
+        draw = label_draws.draw(table, settings, label_draws.bias_weights(root, table, objects, settings))
+        everything, negatives = single_positive.label_sets(table.truth, table.scored, draw.observed)
 
     folder = root / "data" / "simulate" / dataset
-    with storage.create_hdf5(folder / "observed.h5") as file:
-        for name, labels in (("single", single), ("all", everything), ("negatives", negatives)):
+    with storage.create_hdf5(folder / "observed.h5") as out:
+        for name, labels in (("single", draw.observed), ("all", everything), ("negatives", negatives)):
             units = "1 known positive, 0 unknown, -1 known negative"
-            storage.put(file, name, labels, axes="image, class", units=units, compress=True)
-    report = _report(table, single, settings)
+            storage.put(out, name, labels, axes="image, class", units=units, compress=True)
+    report = _settings(root, settings) | _report(table, draw, objects, settings)
     storage.write_json(folder / "report.json", report)
-    storage.write_summary(folder / "summary.md", f"Single positives of {dataset}", _summary(report))
+    storage.write_summary(folder / "summary.md", f"Observed labels of {dataset}", _summary(report))
 
 
-def _draw(table: Table, settings: config.Simulate) -> np.ndarray:
-    """Return (N, C) int8 drawn labels; each official part is drawn by itself."""
-    single = np.zeros_like(table.truth)
-    for number, part in enumerate(PARTS):
-        rows = np.flatnonzero(table.official == number)
-        if settings.protocol == "literature":
-            single[rows] = single_positive.literature(table.truth[rows], settings.seed)
-        else:
-            generator = seeds.numpy_generator(settings.draw, "simulate", part)
-            single[rows] = single_positive.seeded(table.truth[rows], generator)
-    return single
-
-
-def _report(table: Table, single: np.ndarray, settings: config.Simulate) -> dict[str, Any]:
-    """Return report.json: counts of all splits; rates of the training split, the only one that is learned from."""
-    rows = {name: table.rows(name) for name in SPLITS}
-    train = rows["train"]
-    rates = single_positive.false_negative_rate(table.truth[train], table.scored[train], single[train])
-    literature, known = settings.protocol == "literature", table.exhaustive
+# ---------------------------------------------------------------------------------------------- what is told
+def _settings(root: Path, settings: config.Simulate) -> dict[str, Any]:
+    """Return the settings that counted; null for those that the protocol does not read."""
+    drawn, bias = settings.protocol != "given", settings.bias.model_dump()
+    if settings.bias.kind == "table":
+        bias["file_sha256"] = storage.sha256(root / settings.bias.file)
     return {
+        "how": _how(settings),
         "protocol": settings.protocol,
         "draw": settings.draw if settings.protocol == "seeded" else None,
-        "seed": settings.seed if literature else None,
+        "seed": settings.seed if settings.protocol == "literature" else None,
         "empty_rows": settings.empty_rows,
-        "rows": {
-            name: {
-                "images": len(index),
-                "without_positive": int((~table.truth[index].any(axis=1)).sum()),
-                "labels_per_image": float(table.truth[index].sum(axis=1).mean()) if len(index) else None,
-            }
-            for name, index in rows.items()
-        },
+        "positives": settings.positives.model_dump() if drawn else None,
+        "negatives": settings.negatives.model_dump() if drawn else None,
+        "bias": bias if drawn else None,
+    }
+
+
+def _report(table: Table, draw: Draw, objects: Objects | None, settings: config.Simulate) -> dict[str, Any]:
+    """Return the rest of report.json: counts of all splits; the training split's, the only one that is learned from."""
+    train, known = table.rows("train"), settings.protocol != "given"
+    rates = single_positive.false_negative_rate(
+        table.truth[train], table.scored[train], draw.observed[train], draw.chance[train]
+    )
+    uniform = draw.uniform[train]
+    distance, by_chance = label_draws.from_uniform(np.array(rates["observed_positive"]), uniform)
+    return {
+        "rows": {name: _rows(table, draw.observed, table.rows(name)) for name in SPLITS},
         "classes": [
             {
                 "name": name,
                 "truth_positive": rates["truth_positive"][column],
                 "observed_positive": rates["observed_positive"][column],
-                "unknown": rates["unknown"][column] if known else int((single[train, column] == 0).sum()),
+                "expected_of_unbiased": float(uniform[:, column].sum()) if known else None,
+                "observed_negative": rates["observed_negative"][column],
+                "unknown": rates["unknown"][column] if known else int((draw.observed[train, column] == 0).sum()),
                 "hidden_positive": rates["hidden"][column] if known else None,
                 "false_negative_rate": rates["rate"][column],
                 "expected_false_negative_rate": rates["expected"][column] if known else None,
             }
             for column, name in enumerate(table.classes)
         ],
+        "from_unbiased": {"distance": distance, "by_chance": by_chance} if known else None,
+        "boxes": None if objects is None or not known else _boxes(table, draw.observed, objects.take(train), train),
         "false_negative_rate": rates["pooled"],
         "expected_false_negative_rate": rates["pooled_expected"] if known else None,
         "labels_per_image": float(table.truth[train].sum(axis=1).mean()) if len(train) else None,
     }
 
 
+def _rows(table: Table, observed: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
+    truth, positive = table.truth[rows], observed[rows] == 1
+    counts = positive.sum(axis=1)
+    return {
+        "images": len(rows),
+        "without_positive": int((~truth.any(axis=1)).sum()),
+        "without_known_positive": int((counts == 0).sum()),
+        "labels_per_image": float(truth.sum(axis=1).mean()) if len(rows) else None,
+        "known_positives_per_image": float(counts.mean()) if len(rows) else None,
+        "known_negatives_per_image": float((observed[rows] == -1).sum(axis=1).mean()) if len(rows) else None,
+        "images_by_known_positives": np.bincount(counts).tolist(),
+    }
+
+
+def _boxes(
+    table: Table, observed: np.ndarray, objects: Objects, train: np.ndarray
+) -> dict[str, dict[str, float | None]]:
+    """Return how large and how central the known positives of the training split are, and all of them."""
+    boxed = (table.truth[train] == 1) & (objects.area > 0)
+    known = boxed & (observed[train] == 1)
+    return {
+        name: {
+            where: float(values[cells].mean(dtype=np.float64)) if cells.any() else None
+            for where, cells in (("known", known), ("all", boxed))
+        }
+        for name, values in (("area", objects.area), ("offset", objects.offset))
+    }
+
+
+def _how(settings: config.Simulate) -> str:
+    """Return in words what stays known."""
+    if settings.protocol == "given":
+        return (
+            "Nothing is drawn: the labels that the data give are what is observed. They are not exhaustive, so a label"
+            " that is not given is unknown."
+        )
+    how = f"Labels are drawn from named generators (draw {settings.draw})"
+    if settings.protocol == "literature":
+        how = f"The published recipe is followed bit for bit (seed {settings.seed})"
+    positives, negatives, bias = settings.positives, settings.negatives, settings.bias
+    if positives.kind == "count":
+        labels = "one of its positive labels" if positives.value == 1 else f"{positives.value} of its positive labels"
+        if positives.value > 1:
+            labels += ", or all that it has"
+    elif positives.kind == "share":
+        labels = f"some of its positive labels, {_percent(positives.value)} percent of all"
+    else:
+        labels = "each of its positive labels with the probability that a table gives it"
+    how += f": every image keeps {labels}"
+    if negatives.value and negatives.kind == "count":
+        how += f", and {negatives.value} of its absent ones as known absences"
+    elif negatives.value:
+        how += f", and {_percent(negatives.value)} percent of all absent ones as known absences"
+    how += "; everything else becomes unknown."
+    if bias.kind == "uniform":
+        return f"{how} Each positive is as likely as another."
+    if bias.kind == "table":
+        return (
+            f"{how} The table is {bias.file}."
+            if positives.kind == "table"
+            else (f"{how} A positive is kept in proportion to its weight in {bias.file}.")
+        )
+    of = {
+        "frequency": "how often its class occurs",
+        "size": "the size of its largest box",
+        "centre": "how close its most central box lies to the centre",
+    }[bias.kind]
+    return f"{how} A positive is kept in proportion to {of}, to the power {bias.power:g}."
+
+
 def _summary(report: dict[str, Any]) -> list[str]:
     given = report["protocol"] == "given"
-    how = {
-        "literature": f"the published recipe with seed {report['seed']}. {ONE}",
-        "seeded": f"one uniform positive per image, draw {report['draw']}. {ONE}",
-        "given": "nothing is drawn. The labels that the data give are what is observed; they are not exhaustive, so a"
-        " label that is not given is unknown.",
-    }[report["protocol"]]
     lines = [
-        f"Protocol `{report['protocol']}`: {how}",
+        f"Protocol `{report['protocol']}`. {report['how']}",
         "",
-        f"| split | images | labels per image ({'given' if given else 'truth'}) | without a positive |",
-        "| --- | --- | --- | --- |",
+        f"| split | images | labels per image ({'given' if given else 'truth'}) | known positives | known negatives |"
+        " without a positive | without a known one |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name, row in report["rows"].items():
-        labels = "-" if row["labels_per_image"] is None else f"{row['labels_per_image']:.3f}"
-        lines.append(f"| {name} | {row['images']} | {labels} | {row['without_positive']} |")
+        means = ("labels_per_image", "known_positives_per_image", "known_negatives_per_image")
+        told = " | ".join("-" if row[key] is None else f"{row[key]:.3f}" for key in means)
+        counts = f"{row['without_positive']} | {row['without_known_positive']}"
+        lines.append(f"| {name} | {row['images']} | {told} | {counts} |")
     empty = sum(row["without_positive"] for row in report["rows"].values())
     if empty:
-        lines += [
-            "",
-            f"Warning: {empty} images have no positive label. They keep their rows.",
-        ]
+        lines += ["", f"Warning: {empty} images have no positive label. They keep their rows."]
+    lost = sum(row["without_known_positive"] for row in report["rows"].values()) - empty
+    if lost:
+        lines += ["", f"Warning: {lost} images have lost all their positive labels. They keep their rows."]
     if given:
         lines += ["", "How many of the unknown labels are positive in truth cannot be measured: nobody labelled them."]
-        lines += ["", "| class | positives given | unknown cells |", "| --- | --- | --- |"]
+        lines += ["", "| class | positives given | absences given | unknown cells |", "| --- | --- | --- | --- |"]
         for row in report["classes"]:
-            lines.append(f"| {row['name'].replace('|', '/')} | {row['observed_positive']} | {row['unknown']} |")
+            counts = " | ".join(str(row[key]) for key in ("observed_positive", "observed_negative", "unknown"))
+            lines.append(f"| {row['name'].replace('|', '/')} | {counts} |")
         return [
             *lines,
             "",
@@ -148,24 +221,25 @@ def _summary(report: dict[str, Any]) -> list[str]:
             " negative. `single`, `all` and `negatives` are equal: the oracles know no more than the methods.",
             "- `report.json`: the figures above; null is what cannot be measured.",
         ]
+    lines += ["", "## How far from an unbiased draw", "", *_unbiased(report)]
     lines += [
         "",
         '## What "unknown means absent" gets wrong in the training split',
         "",
-        "Share of a class's unknown cells that are positive in truth, in percent: as expected of a draw that keeps each"
-        " positive of an image with the same probability, and as drawn.",
+        "Share of a class's unknown cells that are positive in truth, in percent: as expected of such a draw, and as"
+        " drawn.",
         f"Over all classes: expected {_percent(report['expected_false_negative_rate'])}, drawn"
         f" {_percent(report['false_negative_rate'])}.",
         "",
-        "| class | positives | observed | unknown cells | hidden positives | expected rate | drawn rate |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| class | positives | known | of an unbiased draw | known negatives | unknown cells | hidden positives |"
+        " expected rate | drawn rate |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for row in report["classes"]:
-        counts = " | ".join(
-            str(row[key]) for key in ("truth_positive", "observed_positive", "unknown", "hidden_positive")
-        )
-        rates = " | ".join(_percent(row[key]) for key in ("expected_false_negative_rate", "false_negative_rate"))
-        lines.append(f"| {row['name'].replace('|', '/')} | {counts} | {rates} |")
+        cells = [row["truth_positive"], row["observed_positive"], f"{row['expected_of_unbiased']:.1f}"]
+        cells += [row[key] for key in ("observed_negative", "unknown", "hidden_positive")]
+        cells += [_percent(row[key]) for key in ("expected_false_negative_rate", "false_negative_rate")]
+        lines.append(" | ".join([f"| {row['name'].replace('|', '/')}", *map(str, cells)]) + " |")
     return [
         *lines,
         "",
@@ -173,9 +247,27 @@ def _summary(report: dict[str, Any]) -> list[str]:
         "",
         "- `observed.h5`: three label sets over all rows of the table, 1 known positive, 0 unknown, -1 known negative:"
         " `single` (what methods learn from), `all` (everything known, for the upper bound `full`), `negatives` (the"
-        " single positive and all true negatives, for the oracle `iun`).",
+        " known positives and all true negatives, for the oracle `iun`).",
         "- `report.json`: the figures above; rates are fractions in [0, 1], null where a class has no unknown cell.",
     ]
+
+
+def _unbiased(report: dict[str, Any]) -> list[str]:
+    """Return how the known positives of the training split differ from those of an unbiased draw of as many."""
+    found = report["from_unbiased"]
+    if found["distance"] is None:
+        return ["No positive is known in the training split."]
+    lines = [
+        f"{_percent(found['distance'])} % of the known positives would have to be of another class for the class shares"
+        f" that an unbiased draw is expected to have; of an unbiased draw itself about {_percent(found['by_chance'])}"
+        " %, by chance."
+    ]
+    words = {"area": "Size of the largest box, percent of the picture"}
+    words |= {"offset": "Distance of the most central box from the centre, percent of the way to a corner"}
+    for name, means in (report["boxes"] or {}).items():
+        told = f"{_percent(means['known'])} where known, {_percent(means['all'])} of all positives."
+        lines += ["", f"{words[name]}: {told}"]
+    return lines
 
 
 def _percent(rate: float | None) -> str:

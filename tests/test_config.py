@@ -76,6 +76,8 @@ def test_a_file_that_is_absent_is_named(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------- the schema
 BOTTLENECK = {"kind": "bottleneck", "dim": 8, "heads": 2, "feedforward": 8, "encoder_layers": 1, "decoder_layers": 1}
 BOTTLENECK |= {"dropout": 0.1, "latent": 4, "samples": 2}
+SIMULATE = {"draw": 0, "seed": 0, "empty_rows": "keep", "positives": {"kind": "count", "value": 1}}
+SIMULATE |= {"negatives": {"kind": "count", "value": 0}, "bias": {"kind": "uniform"}}
 FAULTS: list[tuple[str, Any, str]] = [
     ("finetune.default.momentun", 0.9, "finetune.default.momentun: Extra inputs are not permitted"),
     ("unknown_section", {}, "params.yaml.unknown_section: Extra inputs"),
@@ -140,6 +142,28 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("landscape.default.points_2d", 4, r"^landscape.default.points_2d: must be odd.* \(given: 4\)$"),
     ("landscape.default.radius", 0, "landscape.default.radius: .*greater than 0"),
     ("simulate", {}, "simulate: neither `default` nor `digits`; it holds nothing"),
+    (
+        "simulate.default.positives",
+        {"kind": "count", "value": -1},
+        "positives.count.value: .*equal to 0",
+    ),
+    ("simulate.default.positives", {"kind": "share", "value": 1.5}, "positives.share.value: .*equal to 1"),
+    ("simulate.default.positives", 1, "simulate.default.positives"),
+    ("simulate.default.positives", {"kind": "table"}, "positives: `table` keeps .* \\(given: bias uniform\\)"),
+    ("simulate.default.negatives", {"kind": "table"}, "simulate.default.negatives: .*'count', 'share'"),
+    ("simulate.default.bias", {"kind": "size"}, "simulate.default.bias.size.power: Field required"),
+    ("simulate.default.bias", {"kind": "size", "power": float("inf")}, "bias.size.power.*finite"),
+    ("simulate.default.bias", {"kind": "colour"}, "simulate.default.bias: .*'kind'"),
+    *(
+        ("simulate.default", SIMULATE | {"protocol": protocol} | change, f"simulate.default.protocol: .*{words}")
+        for protocol, words in (("literature", "draws counts without bias"), ("given", "draws nothing"))
+        for change in (
+            {"positives": {"kind": "share", "value": 0.5}},
+            {"negatives": {"kind": "share", "value": 0.5}},
+            {"bias": {"kind": "frequency", "power": 1.0}},
+        )
+    ),
+    ("simulate.default", SIMULATE | {"protocol": "given", "positives": {"kind": "count", "value": 2}}, "draws nothing"),
     ("backbone", {}, "backbone: neither `default` nor `digits`; it holds nothing"),
     ("grid.datasets", [], "grid.datasets"),
     ("grid.seeds", [0, 0], r"^params.yaml.grid.seeds: names an entry twice \(given: \[0, 0\]\)$"),

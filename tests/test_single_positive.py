@@ -88,7 +88,9 @@ def test_coco_2014_golden(repository, place, prefix):
     train, val = single_positive.split_rows(len(truth))
     assert (sha256(train), sha256(val)) == (split["train_index_sha256"], split["val_index_sha256"])
     assert sha256(chosen(observed[train])) == split["chosen_class_train_split_sha256"]
-    rates = single_positive.false_negative_rate(truth[train], np.ones((len(train), 80), bool), observed[train])
+    rates = single_positive.false_negative_rate(
+        truth[train], np.ones((len(train), 80), bool), observed[train], np.zeros((len(train), 80))
+    )
     assert rates["observed_positive"] == split["observed_per_class_train_split"]
     assert rates["unknown"] == split["unknown_per_class_train_split"]
 
@@ -198,12 +200,17 @@ def test_label_sets_of_other_shapes_are_refused():
 
 
 # ---------------------------------------------------------------------------------------------- false negatives
+def one_of(truth: np.ndarray) -> np.ndarray:
+    """Chances of a draw that keeps one positive a row."""
+    return np.array([[cell / max(sum(row), 1) for cell in row] for row in truth.tolist()])
+
+
 def test_false_negative_rate_by_hand():
     truth = np.array([[1, 1, 0], [1, 0, 0], [1, 1, 0], [0, 0, 0]])
     observed = np.array([[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 0]])
     scored = np.ones((4, 3), bool)
     scored[3, 0] = False
-    rates = single_positive.false_negative_rate(truth, scored, observed)
+    rates = single_positive.false_negative_rate(truth, scored, observed, one_of(truth))
     assert rates["truth_positive"] == [3, 2, 0]
     assert rates["observed_positive"] == [2, 1, 0]
     assert rates["unknown"] == [1, 3, 4]  # the cell that is not scored is not unknown
@@ -228,17 +235,19 @@ def test_expected_rate_is_the_mean_over_all_draws():
                 observed[row, column] = 1
         hidden += ((observed == 0) & (truth == 1)).sum(axis=0)
         unknown += (observed == 0).sum(axis=0)
-    rates = single_positive.false_negative_rate(truth, scored, np.zeros_like(truth))
+    rates = single_positive.false_negative_rate(truth, scored, np.zeros_like(truth), one_of(truth))
     assert rates["expected"] == pytest.approx((hidden / unknown).tolist())
     assert rates["pooled_expected"] == pytest.approx(hidden.sum() / unknown.sum())
 
 
 def test_a_class_without_unknown_cells_has_no_rate():
-    rates = single_positive.false_negative_rate(np.array([[1, 0]]), np.ones((1, 2), bool), np.array([[1, -1]]))
+    truth, observed = np.array([[1, 0]]), np.array([[1, -1]])
+    rates = single_positive.false_negative_rate(truth, np.ones((1, 2), bool), observed, one_of(truth))
     assert rates["rate"] == [None, None] and rates["pooled"] is None
     assert rates["expected"] == [None, 0.0]
+    assert (rates["observed_positive"], rates["observed_negative"]) == ([1, 0], [0, 1])
 
 
 def test_rates_of_other_shapes_are_refused():
     with pytest.raises(ValueError, match="differ in shape"):
-        single_positive.false_negative_rate(np.ones((2, 2)), np.ones((2, 3), bool), np.ones((2, 2)))
+        single_positive.false_negative_rate(np.ones((2, 2)), np.ones((2, 3), bool), np.ones((2, 2)), np.ones((2, 2)))

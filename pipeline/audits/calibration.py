@@ -2,7 +2,8 @@
 
 Unknown cells are sorted by belief p into equal bins of one shared range [0, 1]; each bin holds the fraction of true
 positives, P(y = 1 | p, s = 0). Where p is a calibrated P(y = 1 | x) and each positive is kept with probability a, that
-fraction is k(p) = (1 - a) p / (1 - a p).
+fraction is k(p) = (1 - a) p / (1 - a p); where each absence is kept with probability b too, it is
+(1 - a) p / ((1 - a) p + (1 - b) (1 - p)).
 
 Source: Chen et al., "Boosting Single Positive Multi-label Classification with Generalized Robust Loss", IJCAI 2024,
 Appendix E.3 and Figure 5. Authors' code: yan4xi1/GRLoss @5e13f7f, instrumentation.py.
@@ -80,22 +81,23 @@ def error(rows: list[dict[str, Any]]) -> float | None:
     return float(gap / sum(row["cells"] for row in full))
 
 
-def reference(probability: float, labelled: float) -> float:
+def reference(probability: float, labelled: float, excluded: float = 0.0) -> float:
     """Return k(p), the share of true positives among unknown cells that a calibrated probability implies.
 
     Args:
         probability: P(y = 1 | x), in [0, 1].
         labelled: Probability that a positive label is observed, a in (0, 1]; 1 / (labels per image) for single
             positives.
+        excluded: Probability that an absence is observed, b in [0, 1]; 0 for single positives.
 
     Returns:
-        (1 - a) p / (1 - a p), in [0, 1].
+        (1 - a) p / ((1 - a) p + (1 - b) (1 - p)), in [0, 1]; 0 where no cell is unknown.
 
     Raises:
         ValueError: An argument is outside its range.
     """
-    if not 0 <= probability <= 1 or not 0 < labelled <= 1:
-        raise ValueError(f"probability must be in [0, 1] and labelled in (0, 1]: {probability}, {labelled}")
-    hidden = (1 - labelled) * probability
-    # 1 - a p = (1 - a) p + (1 - p); it is 0 only where a = p = 1, and then there is no hidden positive to find
-    return hidden / (hidden + 1 - probability) if hidden + 1 - probability else 0.0
+    if not 0 <= probability <= 1 or not 0 < labelled <= 1 or not 0 <= excluded <= 1:
+        given = f"{probability}, {labelled}, {excluded}"
+        raise ValueError(f"probability and excluded must be in [0, 1] and labelled in (0, 1]: {given}")
+    hidden, absent = (1 - labelled) * probability, (1 - excluded) * (1 - probability)
+    return hidden / (hidden + absent) if hidden + absent else 0.0

@@ -66,15 +66,15 @@ def test_error_is_the_mean_gap_over_cells():
     assert calibration.error(calibration.curve(belief, belief, np.zeros((1, 4), bool), bins=2)) is None
 
 
-def test_reference_is_what_dropping_positives_at_random_leaves():
-    """Draw labels at rate p, hide each positive with probability 1 - a, and look at the unannotated cells."""
+@pytest.mark.parametrize("b", [0.0, 0.6])
+def test_reference_is_what_dropping_positives_at_random_leaves(b: float):
+    """Draw labels at rate p, know each positive with probability a and each absence with b; look at the unknown."""
     generator = np.random.default_rng(4)
     p, a, n = 0.4, 0.7, 200_000
     present = generator.random(n) < p
-    hidden = present & (generator.random(n) >= a)
-    unannotated = hidden | ~present
-    share = hidden.sum() / unannotated.sum()
-    assert calibration.reference(p, a) == pytest.approx(share, abs=4 * np.sqrt(share / unannotated.sum()))
+    unknown = generator.random(n) >= np.where(present, a, b)
+    share = (present & unknown).sum() / unknown.sum()
+    assert calibration.reference(p, a, b) == pytest.approx(share, abs=4 * np.sqrt(share / unknown.sum()))
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,15 @@ def test_reference_is_what_dropping_positives_at_random_leaves():
 )
 def test_reference_at_its_ends(p: float, a: float, expected: float):
     assert calibration.reference(p, a) == pytest.approx(expected, abs=1e-15)
+    assert calibration.reference(p, a, 1.0) == float(p > 0 and a < 1)  # all absences are known: what is left is present
 
 
 @pytest.mark.parametrize(("p", "a"), [(-0.1, 0.5), (1.1, 0.5), (0.5, 0), (0.5, 1.2)])
 def test_reference_refuses_what_is_no_probability(p: float, a: float):
     with pytest.raises(ValueError, match="probability"):
         calibration.reference(p, a)
+
+
+def test_reference_refuses_a_share_of_absences_that_is_none():
+    with pytest.raises(ValueError, match="excluded"):
+        calibration.reference(0.5, 0.5, -0.1)

@@ -312,8 +312,9 @@ def test_lists_that_cannot_be_read_are_told_before_dvc_deletes_anything(
     params = config.load(project / "params.yaml")
     assert check.data_problems(project, params) == []
     (project / "raw/ImageSets/Main/cat_val.txt").write_text("val_0 1\nval_1 5\n")
-    (problem,) = check.data_problems(project, params)
-    assert problem == "prepare.digits: cat_val.txt:2: val_1 has label '5', expected 1, 0 or -1"
+    label, ids = check.data_problems(project, params)
+    assert label == "prepare.digits: cat_val.txt: 1 labels are not 1, 0 or -1: line 2 val_1 '5'"
+    assert ids.startswith("prepare.digits: cat_val.txt: 8 of the 10 ids of val.txt are missing: val_2, ")
     edit(project, {"prepare/digits/val_fraction": 0.01})
     shutil.rmtree(project / "raw")
     raw_data(project / "raw")
@@ -539,6 +540,35 @@ def test_rows_that_simulate_or_training_would_refuse_are_told_first(project: Pat
         "simulate.empty_rows: error, and 1 training and val images of digits have no positive",
         bare,
     ]
+
+
+def test_a_biased_draw_that_cannot_be_made_is_told_first(project: Path) -> None:
+    raw_data(project / "raw")
+    edit(project, {"prepare/digits": VOC | {"root": "raw"}})
+
+    def problems(bias: dict[str, Any]) -> list[str]:
+        edit(project, {"simulate/default/bias": bias})
+        return check.data_problems(project, config.load(project / "params.yaml"))
+
+    assert problems({"kind": "frequency", "power": 1.0}) == []
+    assert problems({"kind": "size", "power": 1.0}) == ["simulate.bias: size, but the source reads no boxes"]
+    table = {"kind": "table", "file": "w.csv"}
+    assert problems(table) == ["simulate.bias.file: no file w.csv"]
+    (project / "w.csv").write_text("class,weight\nzebra,1\n")
+    first, *_ = problems(table)
+    assert first == "simulate.bias: w.csv: 1 classes are not in the table: line 2 'zebra'"
+
+    settings = voc.Settings.model_validate(VOC | {"root": "raw"})
+    found = voc.read(settings, project).table
+    (project / "w.csv").write_text("class,weight\n" + "".join(f"{name},1\n" for name in found.classes))
+    assert problems(table) == []
+    report = project / "data" / "simulate" / "digits" / "report.json"
+    storage.write_json(report, {"bias": {"kind": "table", "file_sha256": storage.sha256(project / "w.csv")}})
+    assert problems(table) == []
+    storage.write_json(report, {"bias": {"kind": "table", "file_sha256": "0" * 64}})
+    assert problems(table) == ["simulate.bias.file: w.csv changed since simulate ran: dvc repro -f simulate@digits"]
+    storage.write_json(report, {"bias": None})  # of given labels
+    assert problems(table) == []
 
 
 def test_raw_lists_are_not_read_again_while_nothing_changed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,3 +1,4 @@
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from ruamel.yaml import YAML
 
 from pipeline.config import ConfigError
 from pipeline.single_positive import literature
-from pipeline.table import SourceError, Table, write_table
+from pipeline.table import Objects, SourceError, Table, write_table
 from stages.simulate import simulate
 
 RNG = np.random.default_rng(11)
@@ -41,7 +42,7 @@ def project(tmp_path, repository):
         yaml = YAML(typ="safe", pure=True)
         params = yaml.load((repository / "params.yaml").read_text())
         params["prepare"]["toy"] = {}  # else it is no dataset
-        params["simulate"]["toy"] = {"protocol": "seeded", "draw": 0, "seed": 1200, "empty_rows": "keep"} | settings
+        params["simulate"]["toy"] = settings  # over `default`
         with open(tmp_path / "params.yaml", "w") as file:
             yaml.dump(params, file)
         write_table(tmp_path / "data" / "prepare" / "toy" / "table.h5", prepared)
@@ -165,7 +166,10 @@ def test_a_class_that_is_always_observed_has_no_rate(project):
     _, report = run(project(table(truth)))
     assert report["classes"][2]["false_negative_rate"] is None
     assert report["classes"][0]["false_negative_rate"] == 0
-    assert "| c | 30 | 30 | 0 | 0 | - | - |" in (project(table(truth)) / "data/simulate/toy/summary.md").read_text()
+    assert (
+        "| c | 30 | 30 | 30.0 | 0 | 0 | 0 | - | - |"
+        in (project(table(truth)) / "data/simulate/toy/summary.md").read_text()
+    )
 
 
 def test_an_unknown_dataset_is_refused_by_name(project):
@@ -181,6 +185,79 @@ def test_the_same_table_gives_the_same_bytes(project):
         simulate(root, "toy")
         found.append([path.read_bytes() for path in sorted(folder.iterdir())])
     assert found[0] == found[1]
+
+
+# ------------------------------------------------------------------------------------------- more labels, biased ones
+def test_the_report_tells_what_a_biased_draw_did(project):
+    truth = np.ones((N, C), np.int8)
+    truth[::2, 3:] = 0
+    area = np.where(truth == 1, np.array([0.5, 0.4, 0.05, 0.04, 0.01]), 0).astype(np.float32)
+    objects = Objects(area, np.where(truth == 1, 0.25, 0).astype(np.float32))
+    root = project(table(truth), bias={"kind": "size", "power": 1.0}, negatives={"kind": "count", "value": 1})
+    write_table(root / "data" / "prepare" / "toy" / "table.h5", table(truth), objects)
+    observed, report = run(root)
+    single = observed["single"][:30]
+    assert ((single == 1).sum(axis=1) == 1).all()
+    assert (single == -1).sum(axis=1).tolist() == [1, 0] * 15  # odd rows have no absent class
+    assert (observed["negatives"][single.shape[0] :] == -1).sum() == (truth[30:] == 0).sum()
+    assert report["positives"] == {"kind": "count", "value": 1} and report["bias"] == {"kind": "size", "power": 1.0}
+
+    rows = report["rows"]["train"]
+    assert (rows["known_positives_per_image"], rows["known_negatives_per_image"]) == (1, 0.5)
+    assert (rows["without_known_positive"], rows["images_by_known_positives"]) == (0, [0, 30])
+    counts = (single == 1).sum(axis=0)
+    unbiased = np.array([15 / 3 + 15 / 5] * 3 + [15 / 5] * 2)
+    assert [row["expected_of_unbiased"] for row in report["classes"]] == pytest.approx(unbiased.tolist())
+    assert [row["observed_positive"] for row in report["classes"]] == counts.tolist()
+    assert [row["observed_negative"] for row in report["classes"]] == (single == -1).sum(axis=0).tolist()
+    assert report["from_unbiased"]["distance"] == pytest.approx(np.abs(counts / 30 - unbiased / 30).sum() / 2)
+    known = area[:30][single == 1]
+    assert report["boxes"]["area"]["known"] == pytest.approx(known.mean())
+    assert report["boxes"]["area"]["all"] == pytest.approx(area[:30][truth[:30] == 1].mean())
+    assert report["boxes"]["offset"] == {"known": 0.25, "all": 0.25}
+    # class 4 is absent from even rows, half of which know it, and keeps 0.01 of a weight of 1 in odd ones
+    assert report["classes"][0]["expected_false_negative_rate"] == pytest.approx(1.0)
+    assert report["classes"][4]["expected_false_negative_rate"] == pytest.approx(
+        (15 - 15 * 0.01) / (30 - 15 * 0.01 - 15 / 2)
+    )
+    summary = (root / "data/simulate/toy/summary.md").read_text()
+    assert "keeps one of its positive labels, and 1 of its absent ones as known absences; everything" in summary
+    assert "in proportion to the size of its largest box, to the power 1." in summary
+    assert "Size of the largest box, percent of the picture:" in summary
+
+
+def test_rows_that_lose_all_their_labels_are_counted(project):
+    truth = np.ones((N, C), np.int8)
+    truth[0] = 0
+    root = project(table(truth), positives={"kind": "share", "value": 0.1})
+    observed, report = run(root)
+    lost = int(((observed["single"] == 1).sum(axis=1) == 0).sum())
+    assert lost > 10
+    assert sum(row["without_known_positive"] for row in report["rows"].values()) == lost
+    summary = (root / "data/simulate/toy/summary.md").read_text()
+    assert f"{lost - 1} images have lost all their positive labels" in summary and "10.00 percent of all" in summary
+
+
+def test_a_table_of_weights_is_named_with_its_hash(project):
+    truth = np.ones((N, C), np.int8)
+    root = project(table(truth), bias={"kind": "table", "file": "w.csv"}, positives={"kind": "table"})
+    (root / "w.csv").write_text("class,weight\na,1\nb,0\nc,0\nd,1\ne,0\n")
+    observed, report = run(root)
+    assert (observed["single"] == [1, 0, 0, 1, 0]).all()
+    assert report["bias"]["file_sha256"] == hashlib.sha256((root / "w.csv").read_bytes()).hexdigest()
+    assert [row["expected_of_unbiased"] for row in report["classes"]] == pytest.approx([12.0] * 5)
+    assert report["false_negative_rate"] == report["expected_false_negative_rate"] == 1.0
+    assert (
+        "the probability that a table gives it; everything else becomes unknown. The table is w.csv."
+        in (root / "data/simulate/toy/summary.md").read_text()
+    )
+
+
+def test_a_draw_by_boxes_that_the_data_lack_is_refused(project):
+    root = project(table(), bias={"kind": "centre", "power": 1.0})
+    with pytest.raises(ConfigError, match=r"simulate\.bias: centre, but the source reads no boxes"):
+        simulate(root, "toy")
+    assert not (root / "data" / "simulate").exists()
 
 
 # ------------------------------------------------------------------------------------------- labels as they are given
@@ -201,7 +278,7 @@ def test_labels_that_are_not_exhaustive_are_observed_as_they_are(project):
         assert row["unknown"] == (train[:, column] == 0).sum() and row["hidden_positive"] is None
     summary = (project(prepared, protocol="given") / "data/simulate/toy/summary.md").read_text()
     assert "cannot be measured" in summary and "labels per image (given)" in summary
-    assert f"| a | 6 | {(train[:, 0] == 0).sum()} |" in summary
+    assert f"| a | 6 | 0 | {(train[:, 0] == 0).sum()} |" in summary
 
 
 @pytest.mark.parametrize("protocol, exhaustive", [("given", True), ("seeded", False), ("literature", False)])
