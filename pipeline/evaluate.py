@@ -16,12 +16,12 @@ def scores(table: Table, logits: dict[str, np.ndarray]) -> tuple[dict[str, Any],
         logits: (N_split, C) float32 logits of "val" and "test".
 
     Returns:
-        ``{"labels": ..., "val": {...}, "test": {...}}``, by ``clean`` labels or, where some are not known, by the
-        ``given`` ones, with ``map``, ``map_absent_zero`` (percent; ``map`` is None without any positive) and
-        ``classes_present``; and one row a class with its supports and average precisions.
+        ``{"labels": {...}, "val": {...}, "test": {...}}``: what each split is scored by, ``clean`` labels or, where
+        some are not known, the ``given`` ones; and of each ``map``, ``map_absent_zero`` (percent; ``map`` is None
+        without any positive) and ``classes_present``; and one row a class with its supports and average precisions.
     """
-    clean = table.measurable("val") and table.measurable("test")
-    result: dict[str, Any] = {"labels": "clean" if clean else "given"}
+    labels = {split: "clean" if table.measurable(split) else "given" for split in logits}
+    result: dict[str, Any] = {"labels": labels}
     rows: list[dict[str, Any]] = [{"class": name} for name in table.classes]
     for split in ("train", "val", "test"):
         truth = table.truth[table.rows(split)]

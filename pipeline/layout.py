@@ -5,6 +5,7 @@ Source: ours. Names are compared in unicode form NFC: archives made on macOS hol
 
 import hashlib
 import os
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from pydantic import Field
 
 from pipeline.config import Strict
 from pipeline.single_positive import split_rows
-from pipeline.table import SourceError
+from pipeline.table import Objects, SourceError, Table
 
 ENDINGS = (".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff")
 """Of picture files, compared without case. What a file holds is told by its content, when it is decoded."""
@@ -23,6 +24,7 @@ UNREAD = (".heic", ".heif", ".avif", ".jxl", ".jp2", ".j2k", ".jpx", ".svg", ".p
 UNREAD += (".raw", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".orf", ".raf", ".rw2", ".pef", ".srw")
 """Of picture files that are not read: sources say how many lie beside the others, so that none vanishes unseen."""
 SHOWN = 20  # of many offenders, this many are named
+NO_BOXES = "so that draws by size or by closeness to the centre are not possible"
 
 
 class Pictures(Strict):
@@ -143,6 +145,73 @@ def counted(names: Sequence[str]) -> dict[str, Any]:
     return {"count": len(names), "first": list(names[:SHOWN])}
 
 
+class FaultyData(SourceError):
+    """Raw data have faults; the message names the first of each kind.
+
+    Args:
+        message: The message.
+        every: A line for each fault, for whoever wants them all.
+    """
+
+    def __init__(self, message: str, every: list[str]):
+        super().__init__(message)
+        self.every = every
+
+
+class Faults:
+    """What is wrong in raw data: all of it is gathered, so that it can be mended at once.
+
+    Args:
+        file: How messages call the data.
+    """
+
+    def __init__(self, file: str):
+        self.file = file
+        self._found: dict[tuple[str, str], list[str]] = {}
+        self._lines: list[str] = []
+        self._every: list[str] = []
+
+    def __bool__(self) -> bool:
+        """Tell whether there are any.
+
+        Returns:
+            Whether `stop` raises.
+        """
+        return bool(self._found or self._lines)
+
+    def add(self, kind: str, what: str, file: str = "") -> None:
+        """Note one fault.
+
+        Args:
+            kind: What is wrong, in the plural.
+            what: Where, and with which value.
+            file: Which of the data, where `self.file` is not said.
+        """
+        self._found.setdefault((file or self.file, kind), []).append(what)
+
+    def join(self, error: SourceError) -> None:
+        """Note what somebody else found.
+
+        Args:
+            error: As it was raised; its message is kept as it is.
+        """
+        self._lines.append(str(error))
+        self._every += error.every if isinstance(error, FaultyData) else [str(error)]
+
+    def stop(self) -> None:
+        """Go on only if there is none.
+
+        Raises:
+            FaultyData: there are some; a line for each kind says how many, and names the first.
+        """
+        if self:
+            found = self._found.items()
+            lines = [f"{file}: {len(told)} {kind}: {some(told)}" for (file, kind), told in found]
+            single = {kind: re.sub(r"^of (the )?\d+ ", "", kind) for _, kind in self._found}  # nothing is counted there
+            every = [f"{file}: {single[kind]}: {what}" for (file, kind), told in found for what in told]
+            raise FaultyData("\n".join(lines + self._lines), every + self._every)
+
+
 # ---------------------------------------------------------------------------------------------- pictures
 def pictures(folder: Path) -> list[str]:
     """List the picture files in a folder and the folders below it; links are followed, hidden names passed over.
@@ -187,7 +256,7 @@ def match(wanted: Sequence[str], found: Iterable[str], where: str, bad_images: L
         For each wanted path the one on disk; itself where it is missing.
 
     Raises:
-        SourceError: a file is missing under `stop`, or all are; a path fits several files, or a file several paths.
+        FaultyData: a file is missing under `stop`, or all are; a path fits several files, or a file several paths.
     """
     exact: dict[str, list[str]] = {}
     loose: dict[str, list[str]] = {}
@@ -206,19 +275,70 @@ def match(wanted: Sequence[str], found: Iterable[str], where: str, bad_images: L
         elif len(fit) > 1:
             twins.append(" = ".join(sorted(fit)))
         result.append(fit[0] if fit else name)
-    if missing and (bad_images == "stop" or len(missing) == len(wanted)):
-        other = sorted(form for forms in exact.values() for form in forms)[:3]
-        hint = f"; the folder holds {', '.join(other) or 'no picture'}" if len(missing) == len(wanted) else ""
-        raise SourceError(f"{where}: {len(missing)} of {len(wanted)} images have no file: {some(missing)}{hint}")
-    if twins:
-        raise SourceError(f"{where}: {len(twins)} images have several files: {some(twins)}")
+    if missing and len(missing) == len(wanted):
+        other = ", ".join(sorted(form for forms in exact.values() for form in forms)[:3]) or "no picture"
+        told = f"{where}: {len(missing)} of {len(wanted)} images have no file: {some(missing)}"
+        raise FaultyData(f"{told}; the folder holds {other}", [f"{where}: no file: {name}" for name in missing])
+    faults = Faults(where)
+    for name in missing if bad_images == "stop" else ():
+        faults.add(f"of {len(wanted)} images have no file", name)
+    for both in twins:
+        faults.add("images have several files", both)
     if len(set(result)) < len(result):
         users: dict[str, list[str]] = {}
         for name, file in zip(wanted, result, strict=True):
             users.setdefault(file, []).append(name)
-        shared = [f"{file} for {' and '.join(names)}" for file, names in users.items() if len(names) > 1]
-        raise SourceError(f"{where}: {len(shared)} files stand for several images: {some(shared)}")
+        for file, names in users.items():
+            if len(names) > 1:
+                faults.add("files stand for several images", f"{file} for {' and '.join(names)}")
+    faults.stop()
     return result
+
+
+def objects(
+    table: Table, rows: np.ndarray, columns: np.ndarray, boxes: np.ndarray, sizes: np.ndarray
+) -> tuple[Objects | None, Any, list[str]]:
+    """Measure the boxes of objects, each clipped to its picture; those of cells that are not present do not count.
+
+    A box cannot be used if one of its numbers, or of its picture's size, is missing, or if nothing of it lies within
+    the picture; it leaves no trace in the measures.
+
+    Args:
+        table: The table.
+        rows: (M,) row of each box.
+        columns: (M,) column of each box.
+        boxes: (M, 4) float64 left, top, right and bottom, in pixels from the picture's upper left corner.
+        sizes: (M, 2) float64 width and height of each box's picture in pixels.
+
+    Returns:
+        The measures, None where no box can be used; for the report, how many were used, which cannot be, and how many
+        present cells are left without, or why there are no measures; a warning where some have none.
+    """
+    counts = table.truth[rows, columns] == 1
+    rows, columns, sizes = rows[counts], columns[counts], sizes[counts]
+    corners = boxes[counts].reshape(-1, 2, 2)  # (M, corner, axis)
+    whole = np.isfinite(corners).all(axis=(1, 2)) & ((sizes > 0) & (sizes < 2**31)).all(axis=1)
+    with np.errstate(invalid="ignore"):
+        corners = corners.clip(0, sizes[:, None])
+        usable = whole & (corners[:, 1] > corners[:, 0]).all(axis=1)
+    if not usable.any():
+        return None, f"none that can be used, {NO_BOXES}", []
+    lost = [table.paths[row] for row in rows[~usable]]
+    rows, columns, corners, sizes = rows[usable], columns[usable], corners[usable], sizes[usable]
+    area, offset = np.zeros(table.truth.shape, np.float32), np.ones(table.truth.shape, np.float32)
+    np.maximum.at(area, (rows, columns), ((corners[:, 1] - corners[:, 0]) / sizes).prod(axis=1).astype(np.float32))
+    away = np.hypot(*(corners.mean(axis=1) - sizes / 2).T) / np.hypot(*sizes.T / 2)
+    np.minimum.at(offset, (rows, columns), away.astype(np.float32))
+    offset[area == 0] = 0
+    bare = int(((table.truth == 1) & (area == 0)).sum())
+    warnings = []
+    if lost or bare:
+        warnings.append(
+            f"{len(lost)} boxes cannot be used, since numbers are missing or nothing lies within the picture, and "
+            f"{bare} present labels have no box: they count as having no size" + (f"; {some(lost)}" if lost else "")
+        )
+    report = {"used": len(rows), "unusable": counted(lost), "present_without_box": bare}
+    return Objects(area, offset), report, warnings
 
 
 def state(files: Mapping[str, Path], folders: Mapping[str, Path]) -> str:

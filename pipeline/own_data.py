@@ -7,9 +7,10 @@ Differs: a class's shares are whole numbers, at least 1 in every split for a cla
 lacks the class whole is served first; the authors' shares are fractions, which leave rare classes out of small splits.
 """
 
+import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -18,11 +19,16 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from pipeline import layout, seeds
-from pipeline.layout import Pictures
+from pipeline.layout import Faults, Pictures
 from pipeline.table import SPLITS, Dataset, SourceError, Table, relative_path
 
 WORDS = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "test": 2, "testing": 2}
 """What people call the splits, compared without case."""
+NO_CLASS = {"label", "labels", "target", "targets", "tag", "tags", "annotation", "annotations", "image", "images"}
+NO_CLASS |= {"class", "classes", "category", "categories"}
+"""What people call columns and folders rather than classes, compared without case."""
+SEPARATORS = (";", "|", ",")
+"""Marks that people put between names."""
 SPREAD = 3  # rows of a class from which on every split gets one
 
 
@@ -65,37 +71,6 @@ class Row:
     split: int | None
 
 
-class Faults:
-    """What is wrong in data of one's own: all of it is gathered, so that it can be mended at once.
-
-    Args:
-        file: How messages call the data.
-    """
-
-    def __init__(self, file: str):
-        self.file = file
-        self._found: dict[str, list[str]] = {}
-
-    def add(self, kind: str, what: str) -> None:
-        """Note one fault.
-
-        Args:
-            kind: What is wrong, in the plural.
-            what: Where, and with which value.
-        """
-        self._found.setdefault(kind, []).append(what)
-
-    def stop(self) -> None:
-        """Go on only if there is none.
-
-        Raises:
-            SourceError: there are some; a line for each kind says how many, and names the first.
-        """
-        if self._found:
-            lines = [f"{self.file}: {len(found)} {kind}: {layout.some(found)}" for kind, found in self._found.items()]
-            raise SourceError("\n".join(lines))
-
-
 def name(text: str) -> str:
     """Return the name of a class in its one form: NFC, without blanks around it."""
     return unicodedata.normalize("NFC", text).strip()
@@ -104,6 +79,21 @@ def name(text: str) -> str:
 def usable(label: str) -> bool:
     """Return whether a text in the form of `name` can name a class: it is not empty and can be shown and stored."""
     return bool(label) and not any(unicodedata.category(letter) in ("Cc", "Cs") for letter in label)
+
+
+def separates(mark: str, values: Iterable[str]) -> bool:
+    """Tell whether a mark stands between names, not within one.
+
+    Args:
+        mark: The mark.
+        values: Texts of names.
+
+    Returns:
+        Whether some part of a text that the mark parts is in a text with other parts too.
+    """
+    split = {frozenset(part.strip() for part in value.split(mark)) for value in values}
+    seen = Counter(part for parts in split for part in parts)
+    return any(seen[part] > 1 for parts in split if len(parts) > 1 for part in parts)
 
 
 def wanted(settings: OwnData) -> tuple[str, ...] | None:
@@ -196,9 +186,9 @@ def dataset(
     )
     bare = [table.paths[row] for row in np.flatnonzero(~table.truth.any(axis=1))]
     positives, known = int(table.truth.sum()), int(table.scored.sum())
-    cased = Counter(label.casefold() for label in classes)
-    alike = [label for label in classes if cased[label.casefold()] > 1]
-    warnings = [f"classes differ only in case: {layout.some(alike)}"] if alike else []
+    warnings = _doubts(classes, named=settings.classes is not None)
+    if len(classes) == 1 and not exhaustive and table.truth.all():
+        warnings.append(f"every image has the one class, {classes[0]}: there is nothing to tell it from")
     absent = (table.scored & (table.truth == 0)).any(axis=0)
     lone = [label for label, told in zip(classes, absent, strict=True) if not told]
     if exhaustive and lone:
@@ -275,6 +265,28 @@ def _quota(count: int, shares: tuple[float, float]) -> list[int]:
     while count and val + test >= count:
         val, test = (val - 1, test) if val >= test else (val, test - 1)
     return [count - val - test, val, test]
+
+
+def _doubts(classes: tuple[str, ...], named: bool) -> list[str]:
+    """Return warnings about the names of classes; those that the settings name are doubted least."""
+    cased = Counter(label.casefold() for label in classes)
+    alike = [label for label in classes if cased[label.casefold()] > 1]
+    warnings = [f"classes differ only in case: {layout.some(alike)}"] if alike else []
+    if named:
+        return warnings
+    if numbers := [label for label in classes if re.fullmatch(r"[+-]?\d+(\.\d*)?", label)]:
+        warnings.append(f"classes are called {layout.some(numbers)}: if these numbers stand for names, write the names")
+    if odd := [label for label in classes if label.lower() in NO_CLASS]:
+        warnings.append(
+            f"classes are called {layout.some(odd)}: if that is no class, list the classes (prepare: classes)"
+        )
+    for mark in SEPARATORS:
+        if separates(mark, classes):
+            joined = [repr(label) for label in classes if mark in label]
+            warnings.append(
+                f"each of these is one class, but {mark!r} seems to stand between names: {layout.some(joined)}"
+            )
+    return warnings
 
 
 def _check_labels(rows: Sequence[Row], classes: tuple[str, ...] | None, faults: Faults) -> None:

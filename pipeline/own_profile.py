@@ -4,23 +4,33 @@ Source: ours. It is a start to edit: linear heads on a packaged backbone, chosen
 labelled unless the labels are said to be exhaustive.
 """
 
-import csv
+import importlib
 import json
-import re
+from collections.abc import Collection
+from csv import reader
 from pathlib import Path
 from typing import Any
 
-from pipeline import layout
-from pipeline.config import ConfigError
-from pipeline.own_data import WORDS
+import numpy as np
+from ruamel.yaml import YAML, YAMLError
 
-DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon"}
-SEPARATORS = (";", "|", ",")
+from pipeline import layout
+from pipeline.config import NAME, PUBLISHED, ConfigError
+from pipeline.own_data import NO_CLASS, SEPARATORS, WORDS, separates
+from pipeline.sources import csv as tables
+from pipeline.sources import json as objects
+from pipeline.table import SPLITS, SourceError
+
+SIZE = 224  # pixels of the packaged backbone
+LOOKED_AT = 50  # lines of a table, which are enough to tell its delimiter
+READ = ("file", "delimiter", "path_column", "column", "separator", "kind", "zero", "minus_one", "empty", "split_column")
+READ += ("path_key", "labels_key", "absent_key", "split_key")
+"""Settings that `told` shows: what was guessed of columns and keys."""
 PARTIAL = ("an", "wan", "em", "gr")
 """Methods that know nothing but one label an image."""
 FULL = (*PARTIAL, "full")
-RESERVED = {"default", "digits", "voc", "coco", "nus", "cub", "null", "true", "false", "yes", "no", "on", "off"}
-"""Blocks that the default profile has, and words that YAML takes for something else."""
+YAML_WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
+"""What some reader of YAML takes for something else than a name."""
 
 
 def find(folder: Path, exhaustive: bool) -> dict[str, Any]:
@@ -36,13 +46,16 @@ def find(folder: Path, exhaustive: bool) -> dict[str, Any]:
     Raises:
         ConfigError: There is no such folder, or it is not clear how its images are labelled; the message says what was
             found.
+        SourceError: A folder or the file of labels cannot be read.
     """
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such folder")
     pictures = layout.pictures(folder)
     if not pictures:
-        raise ConfigError(f"{folder}: holds no picture ({', '.join(layout.ENDINGS)})")
-    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".csv", ".tsv", ".json", ".jsonl"))
+        other = f"; not read: {layout.some(unread)}" if (unread := layout.unread(folder)) else ""
+        raise ConfigError(f"{folder}: holds no picture ({', '.join(layout.ENDINGS)}){other}")
+    endings = (".csv", ".tsv", ".json", ".jsonl")
+    files = sorted(path for path in folder.glob("[!.]*") if path.suffix.lower() in endings)
     if len(files) > 1:
         names = ", ".join(path.name for path in files)
         raise ConfigError(f"{folder}: which of {names} holds the labels? leave one, or write profiles/<name>.yaml")
@@ -60,10 +73,95 @@ def find(folder: Path, exhaustive: bool) -> dict[str, Any]:
     if exhaustive:
         raise ConfigError(f"{folder}: a folder for each class gives one label an image, which is not exhaustive")
     split = all(top.lower() in WORDS for top in tops)
+    if len(tops) == 1 and not split:
+        (top,) = tops
+        raise ConfigError(
+            f"{folder}: all folders with pictures lie in {top}, which would be the one class; if the folders of the "
+            f"classes lie in it: spml init {json.dumps(str(folder / top), ensure_ascii=False)}"
+        )
     return {"source": "folder", "split_folders": split, "same_name": "separate", **common}
 
 
-def write(name: str, root: str, block: dict[str, Any], exhaustive: bool) -> str:
+def told(root: str, block: dict[str, Any]) -> list[str]:
+    """Read what `find` found as the pipeline will, but for the pictures, so that a wrong guess is seen at once.
+
+    Args:
+        root: Folder of the images.
+        block: What `find` returned.
+
+    Returns:
+        Lines: settings, images, classes, labels, splits, and what the pipeline will warn of.
+
+    Raises:
+        SourceError: As the source's `read`; or the images, or those with a label, are too few for three splits.
+    """
+    name = block["source"]
+    source = importlib.import_module(f"pipeline.sources.{name}")
+    data = source.read(source.Settings.model_validate({"root": root, "size": SIZE, **block}), Path())
+    table, report = data.table, data.report
+    rows = {split: table.rows(split) for split in SPLITS}
+    counts = ", ".join(f"{len(rows[split])} {split}" for split in SPLITS)
+    if empty := [split for split in SPLITS if not len(rows[split])]:
+        raise SourceError(f"no image in {' and '.join(empty)} ({counts})")
+    if not table.truth[rows["val"]].any():
+        raise SourceError(f"no val image has a label, so nothing can be chosen by val ({counts})")
+
+    said = {key: value for key, value in {**block, **block.get("labels", {})}.items() if key in READ and value}
+    support, labels = table.truth.sum(axis=0), table.truth.sum(axis=1)
+    classes = layout.some([f"{label} ({count})" for label, count in zip(table.classes, support, strict=True)])
+    bare, absent, drawn = report["without_positive"], report["cells"]["absent"], report["split"]["drawn"]
+    lines = [
+        *([", ".join(f"{key}: {value!r}" for key, value in said.items())] if said else []),
+        f"{len(labels)} images; {len(support)} class{'' if len(support) == 1 else 'es'}: {classes}",
+        f"labels an image: {labels.min()} to {labels.max()}, {labels.mean():.2f} on average"
+        if labels.min() < labels.max()
+        else f"labels an image: {labels[0]}",
+        *([f"images without a label: {bare['count']} ({_first(bare)})"] if bare["count"] else []),
+        *([f"labels known to be absent: {absent}"] if absent and not table.exhaustive else []),
+        f"splits: {counts}" + (f"; drawn: {' and '.join(drawn)}" if drawn else ""),
+    ]
+    warnings = list(report["warnings"])
+    for split in SPLITS:
+        if lacks := [table.classes[column] for column in np.flatnonzero(~table.truth[rows[split]].any(axis=0))]:
+            warnings.append(f"{split} has no image of {layout.some(lacks)}")
+    if left := report["pictures_in_no_row"] if block["source"] != "folder" else None:
+        warnings += [f"{left['count']} pictures are in no row: {_first(left)}"] if left["count"] else []
+    return [*lines, *(f"warning: {warning}" for warning in warnings)]
+
+
+def taken(project: Path, root: str) -> set[str]:
+    """List the names that a dataset cannot have beside what params.yaml and the profiles hold.
+
+    Args:
+        project: Folder of the project.
+        root: Folder of the images; the name of a dataset of params.yaml that lies there is free.
+
+    Returns:
+        Names of datasets, and words of the stages' and methods' blocks.
+
+    Raises:
+        ConfigError: There is no params.yaml, or a file is not YAML.
+    """
+    params, names = project / "params.yaml", set()
+    if not params.is_file():
+        raise ConfigError("no params.yaml here: run this in the project's folder")
+    for path in (params, *sorted((project / "profiles").glob("*.yaml"))):
+        try:
+            content = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+        except (YAMLError, UnicodeDecodeError, OSError) as error:
+            raise ConfigError(f"{path}: not YAML 1.2: {' '.join(str(error).split())}") from error
+        sections = content if isinstance(content, dict) else {}
+        mine = {
+            name for name, block in _keys_of(sections.get("prepare")).items() if _keys_of(block).get("root") == root
+        }
+        found = {name for key in sections.keys() - {"grid", "variants", "methods"} for name in _keys_of(sections[key])}
+        for method in _keys_of(sections.get("methods")).values():
+            found |= {*_keys_of(method), *_keys_of(_keys_of(method).get(PUBLISHED))}
+        names |= found - mine
+    return names
+
+
+def write(name: str, root: str, block: dict[str, Any], exhaustive: bool, used: Collection[str] = ()) -> str:
     """Write the profile of a dataset.
 
     Args:
@@ -71,23 +169,26 @@ def write(name: str, root: str, block: dict[str, Any], exhaustive: bool) -> str:
         root: Folder of its images, as the pipeline will be told.
         block: What `find` returned.
         exhaustive: Whether the labels of an image are all that apply to it.
+        used: Names that it cannot have.
 
     Returns:
         The text of `profiles/<name>.yaml`.
 
     Raises:
-        ConfigError: The name is no name for a dataset.
+        ConfigError: The name is no name for a dataset, or is in use.
     """
-    if not re.fullmatch("[a-z][a-z0-9_]*", name) or name in RESERVED:
+    if not NAME.fullmatch(name) or name in YAML_WORDS:
         raise ConfigError(
-            f"{name}: a dataset's name is small letters, digits and _, a letter first, and none of "
-            f"{', '.join(sorted(RESERVED))}; give one by --name"
+            f"{name!r} is no name for a dataset: small letters, digits and _, a letter first, and none of "
+            f"{', '.join(sorted(YAML_WORDS))}; give one by --name"
         )
+    if name in used:
+        raise ConfigError(f"{name!r} is a name in params.yaml or in a profile; give another by --name")
     methods = FULL if exhaustive else PARTIAL
     mean = "[0.5, 0.5, 0.5]"
     protocol, select = ("seeded", "clean") if exhaustive else ("given", "observed")
     lines = [
-        f"# Images of {name}, 224 px, the packaged ImageNet weights, linear heads:",
+        f"# Images of {name}, {SIZE} px, the packaged ImageNet weights, linear heads:",
         f"#   make repro PROFILE={name}",
         "grid:",
         f"  datasets: [{name}]",
@@ -101,7 +202,7 @@ def write(name: str, root: str, block: dict[str, Any], exhaustive: bool) -> str:
         "prepare:",
         f"  {name}:",
         *(f"    {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in (("root", root), *block.items())),
-        "    size: 224",
+        f"    size: {SIZE}",
         "",
         "simulate:",
         f"  {name}: {{protocol: {protocol}}}",
@@ -124,85 +225,92 @@ def write(name: str, root: str, block: dict[str, Any], exhaustive: bool) -> str:
     return "\n".join(lines)
 
 
+def _keys_of(block: Any) -> dict[str, Any]:
+    return block if isinstance(block, dict) else {}
+
+
+def _first(counted: dict[str, Any]) -> str:
+    return ", ".join(counted["first"]) + (", ..." if counted["count"] > len(counted["first"]) else "")
+
+
 def _columns(file: Path, exhaustive: bool) -> dict[str, Any]:
     """Return what the columns of a table say.
 
     Raises:
         ConfigError: No column names pictures, or it is not clear which hold labels.
     """
-    text = layout.read_text(file)
-    delimiter = max(DELIMITERS, key=text.split("\n", 1)[0].count)
-    reader = csv.DictReader(text.splitlines(), delimiter=delimiter)
-    rows, names = list(reader), [name for name in reader.fieldnames or [] if name]
-    values = {name: [(row.get(name) or "").strip() for row in rows] for name in names}
-    paths = [name for name in names if any(value.lower().endswith(layout.ENDINGS) for value in values[name])]
-    splits = [name for name in names if values[name] and {value.lower() for value in values[name]} <= {*WORDS, ""}]
-    splits = [name for name in splits if any(values[name])]
-    rest = [name for name in names if name not in paths and name not in splits]
-    cells = [name for name in rest if {*values[name]} <= {"1", "0", "-1", "", "1.0", "0.0", "-1.0"}]
+    delimiter = _delimiter(file)
+    header, lines = tables.table(file, tables.DELIMITERS[delimiter])
+    rows = [fields for _, fields in lines]
+    if not rows:
+        raise ConfigError(f"{file.name}: no image in it")
+    if pictures := [name for name in header if name.lower().endswith(layout.ENDINGS)]:
+        raise ConfigError(f"{file.name}: the first line must name the columns, and holds {pictures[0]}")
+    values = {
+        name: {fields[place] for fields in rows if place < len(fields)} for place, name in enumerate(header) if name
+    }
+    paths = [name for name in values if any(value.lower().endswith(layout.ENDINGS) for value in values[name])]
+    splits = [name for name in values if {""} < {"", *(value.lower() for value in values[name])} <= {"", *WORDS}]
+    rest = [name for name in values if name not in paths and name not in splits]
+    cells = [name for name in rest if values[name] <= tables.VALUES.keys()]
     if len(paths) != 1 or len(splits) > 1 or not rest or (len(rest) > 1 and len(cells) < len(rest)):
+        found = {"picture files": paths, "train, val and test": splits, "1, 0, -1 and nothing": cells}
+        found["something else"] = [name for name in rest if name not in cells]
         raise ConfigError(
-            f"{file.name}: expected one column of picture files, at most one of train, val and test, and one of label "
-            f"names or one of 1, 0, -1 and nothing for each class; has {', '.join(names)}"
+            f"{file.name}: expected are one column of picture files, at most one of train, val and test, and one of "
+            "label names or one of 1, 0, -1 and nothing for each class. Found: "
+            + "; ".join(f"{what} in {layout.some(names) or 'none'}" for what, names in found.items())
+            + ". Delete the columns that are none of these, or write a profile, which names the columns"
         )
     if len(rest) == 1 and not cells:
-        marks = [mark for mark in SEPARATORS if _separates(mark, values[rest[0]])]
-        marks += [mark for mark in (*SEPARATORS, "||") if not any(mark in value for value in values[rest[0]])]
+        names = values[rest[0]]
+        marks = [mark for mark in SEPARATORS if separates(mark, names)]
+        marks += [mark for mark in (*SEPARATORS, "||") if not any(mark in value for value in names)]
         labels: dict[str, Any] = {"kind": "names", "column": rest[0], "separator": marks[0]}
     else:
         unknown = "absent" if exhaustive else "unknown"
-        minus = any(value.startswith("-1") for name in cells for value in values[name])
-        labels = {"kind": "columns", "zero": unknown if minus else "absent", "minus_one": "absent", "empty": "unknown"}
         ticks = {value.partition(".")[0] for name in cells for value in values[name]}
+        zero = unknown if "-1" in ticks else "absent"
+        labels = {"kind": "columns", "zero": zero, "minus_one": "absent", "empty": "unknown"}
         if not exhaustive and ticks <= {"1", "0"}:
             labels["zero"] = "unknown"  # what is not ticked is not known
         if exhaustive and ticks <= {"1", ""}:
             labels["empty"] = "absent"  # nothing else could say so
     return {
         "file": file.name,
-        "delimiter": DELIMITERS[delimiter],
+        "delimiter": delimiter,
         "path_column": paths[0],
         "labels": labels,
         "split_column": splits[0] if splits else None,
     }
 
 
-def _separates(mark: str, values: list[str]) -> bool:
-    """Tell whether a mark stands between names, not within one.
-
-    Returns:
-        Whether some part of a value that it parts is in a value with other parts too.
-    """
-    split = [{part.strip() for part in value.split(mark)} for value in values]
-    several = {frozenset(parts) for parts in split if len(parts) > 1}
-    return any(parts & other for parts in several for other in split if other != parts)
-
-
 def _keys(file: Path) -> dict[str, Any]:
-    """Return what the keys of a list of objects say.
+    """Return what the keys of objects say.
 
     Raises:
-        ConfigError: It is no list of objects, or it is not clear which key holds what.
+        ConfigError: It is not clear which key holds what.
     """
-    text = layout.read_text(file)
-    try:
-        rows = (
-            json.loads(text)
-            if text.lstrip()[:1] == "["
-            else [json.loads(line) for line in text.split("\n") if line.strip()]
-        )
-    except ValueError as error:
-        raise ConfigError(f"{file.name}: neither a JSON list nor JSON lines ({error})") from error
-    rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    rows = [entry for _, entry in objects.entries(file) if isinstance(entry, dict)]
+    if not rows:
+        raise ConfigError(f"{file.name}: no object in it, such as one with the path of a picture and its labels")
     keys = list(dict.fromkeys(key for row in rows for key in row))
     paths = [key for key in keys if any(str(row.get(key, "")).lower().endswith(layout.ENDINGS) for row in rows)]
     splits = [key for key in keys if key not in paths and all(str(row.get(key, "")).lower() in WORDS for row in rows)]
-    lists = [key for key in keys if key not in paths + splits and any(isinstance(row.get(key), list) for row in rows)]
+    rest = [key for key in keys if key not in paths and key not in splits]
+    lists = [key for key in rest if any(_is_names(row.get(key)) for row in rows)]
     absent = [key for key in lists if key in ("absent", "negatives", "negative")]
+    texts = [key for key in rest if key not in absent and any(isinstance(row.get(key), str) for row in rows)]
+    called = [key for key in rest if key.lower() in NO_CLASS]  # of whatever kind: the source says what is wrong with it
     present = [key for key in lists if key not in absent]
+    present = present or [key for key in texts if key in called] or called or texts
     if len(paths) != 1 or len(present) != 1 or len(splits) > 1 or len(absent) > 1:
+        found = {"picture files": paths, "train, val and test": splits, "lists of names": lists, "text": texts}
         raise ConfigError(
-            f"{file.name}: expected one key of picture files and one of label lists; has {', '.join(keys)}"
+            f"{file.name}: expected are one key of picture files, at most one of train, val and test, and one of lists "
+            "of label names, or of one name. Found: "
+            + "; ".join(f"{what} under {layout.some(names) or 'none'}" for what, names in found.items())
+            + ". Delete the keys that are none of these, or write a profile, which names the keys"
         )
     return {
         "file": file.name,
@@ -211,3 +319,18 @@ def _keys(file: Path) -> dict[str, Any]:
         "absent_key": absent[0] if absent else None,
         "split_key": splits[0] if splits else None,
     }
+
+
+def _delimiter(file: Path) -> str:
+    """Return the delimiter that parts most of the first rows in as many fields as the header, at least two."""
+    lines = [line for line in layout.read_text(file).split("\n") if line.strip()][:LOOKED_AT]
+
+    def fits(name: str) -> tuple[int, int]:
+        header, *rows = [len(fields) for fields in reader(lines, delimiter=tables.DELIMITERS[name])] or [0]
+        return (1 + sum(row == header for row in rows), header) if header > 1 else (0, header)
+
+    return max(tables.DELIMITERS, key=fits)
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)

@@ -297,10 +297,9 @@ def torch_lines(path: Path) -> Iterator[str]:
 
 
 def _picture_lines(path: Path) -> Iterator[str]:
-    from PIL import Image
+    from pipeline import images
 
-    with Image.open(path) as image:
-        yield f"{image.format} picture, {image.width} x {image.height} pixels, {image.mode}"
+    yield images.header(path)
 
 
 def file_lines(output: Output, rows: int) -> Iterator[str]:

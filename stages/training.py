@@ -23,7 +23,7 @@ from stages import entry
 from stages.problem import problem
 
 GIVEN = (
-    "Scores are against the given labels, which are not exhaustive: what was not given counts as absent. They are no"
+    " are against the given labels, which are not exhaustive: what was not given counts as absent. They are no"
     " measure of the network's worth; they tell networks on the same labels apart, roughly."
 )
 BUDGET = 1 << 28  # values of epoch logits a run may keep; a gigabyte of float32
@@ -330,8 +330,10 @@ def _summary(
 ) -> list[str]:
     counts = {split: len(run.table.rows(split)) for split in ("train", "val", "test")}
     test, val = metrics["test"], metrics["val"]
-    shown = {split: "none" if part["map"] is None else f"{part['map']:.2f}" for split, part in metrics.items()
-             if isinstance(part, dict)}  # fmt: skip
+    shown = {split: "none" if part["map"] is None else f"{part['map']:.2f}"
+             for split, part in (("val", val), ("test", test))}  # fmt: skip
+    given = [split for split, word in metrics["labels"].items() if word == "given"]
+    whose = "Scores" if len(given) > 1 else f"Scores of {' and '.join(given)}"
     tried = ", ".join(
         f"{row['learning_rate']:g}: {'diverged' if row['val_map'] is None else format(row['val_map'], '.2f')}"
         for row in trials
@@ -345,7 +347,7 @@ def _summary(
         f"| val | {shown['val']} | {val['map_absent_zero']:.2f} | {val['classes_present']} |",
         f"| test | {shown['test']} | {test['map_absent_zero']:.2f} | {test['classes_present']} |",
         "",
-        *([GIVEN, ""] if metrics["labels"] == "given" else []),
+        *([whose + GIVEN, ""] if given else []),
         f"Epoch {history.epoch} of {len(history.rows)} was chosen ({run.settings.select} labels), with its "
         f"{metrics['weights']} weights; learning rate {rate:g} (val mAP by rate: {tried}).",
         "",

@@ -14,13 +14,14 @@ ORDER = """
     storage config seeds batch cells metrics single_positive
     table parts.*
     layout
+    label_draws
     own_data
     images checkpoint augment sources.* methods.base networks.small networks.linear networks.label_transformer
     inputs packing networks.backbone networks.boosted networks.label_embedding networks.bottleneck
     networks.network
-    features pretrain methods.*
+    features pretrain comparable methods.*
     train evaluate search
-    audits.* show catalogue own_profile
+    audits.* show catalogue own_profile check_data
     report.*
     cli
     stages.entry stages.problem

@@ -61,7 +61,14 @@ def test_labels_that_are_not_exhaustive_are_what_is_scored_by() -> None:
     partial = replace(table(scored), exhaustive=False)
     found, _ = evaluate.scores(partial, {"val": VAL, "test": TEST})
     whole, _ = evaluate.scores(table(), {"val": VAL, "test": TEST})
-    assert (found.pop("labels"), whole.pop("labels")) == ("given", "clean")
+    assert found.pop("labels") == {"val": "given", "test": "given"}
+    assert whole.pop("labels") == {"val": "clean", "test": "clean"}
     assert found == whole
-    scored = scored | (SPLIT != 0)[:, None]
-    assert evaluate.scores(replace(table(scored), exhaustive=False), {"val": VAL})[0]["labels"] == "clean"
+    for known, labels in (
+        ([1], {"val": "clean", "test": "given"}),
+        ([2], {"val": "given", "test": "clean"}),
+        ([1, 2], {"val": "clean", "test": "clean"}),
+    ):
+        partial = replace(table(scored | np.isin(SPLIT, known)[:, None]), exhaustive=False)
+        found, _ = evaluate.scores(partial, {"val": VAL, "test": TEST})
+        assert found.pop("labels") == labels and found == whole

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import settings as checks
 from hypothesis import strategies as st
 
-from pipeline.own_data import stratify
+from pipeline.own_data import separates, stratify
 
 
 def shares(truth: np.ndarray, split: np.ndarray) -> list[list[int]]:
@@ -99,3 +99,19 @@ def test_many_classes_of_two_rows_fill_val_and_test():
     split = stratify(truth, 0.2, 0.2, seed=0)
     assert np.bincount(split).tolist() == [36, 12, 12]
     assert min(found[0] for found in shares(truth, split)) == 1
+
+
+def parts_by_hand(mark: str, values: list[str]) -> bool:
+    """Whether two texts of other parts share one, and one of them has several."""
+    split = [{part.strip() for part in value.split(mark)} for value in values]
+    return any(len(one) > 1 and one & other and one != other for one in split for other in split)
+
+
+@checks(max_examples=200, deadline=None)
+@given(values=st.lists(st.text("ab; ", max_size=6), max_size=5))
+def test_a_mark_separates_where_two_texts_share_a_part(values):
+    assert separates(";", values) == parts_by_hand(";", values)
+
+
+def test_telling_separators_takes_time_in_proportion():
+    assert not separates(";", (f"a{number}; b{number}" for number in range(100_000)))

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from ruamel.yaml import YAML
 
 from pipeline import cli, config, own_profile
 from pipeline.config import ConfigError
+from pipeline.table import SourceError
 from stages import check, profile
 from tests import copies
 
@@ -55,6 +57,11 @@ def objects(folder: Path, lines: bool) -> Path:
         "\n".join(map(json.dumps, rows)) if lines else json.dumps(rows)
     )
     return folder
+
+
+def entries(folder: Path, labels: Callable[[int], dict]) -> Path:
+    """A JSON list with these keys beside the path."""
+    return table(folder, json.dumps([{"img": name} | labels(i) for i, name in enumerate(NAMES)]), name="x.json")
 
 
 COLUMNS = {"kind": "columns", "minus_one": "absent"}
@@ -131,6 +138,35 @@ COLUMNS = {"kind": "columns", "minus_one": "absent"}
             {"source": "json", "path_key": "img", "labels_key": "labels", "absent_key": "absent", "split_key": None},
         ),
         (lambda folder: objects(folder, lines=True), False, {"source": "json", "file": "x.jsonl"}),
+        # one name in place of a list; other lists and texts are no labels
+        (
+            lambda folder: entries(folder, lambda i: {"label": "cat", "box": [1, 2], "note": f"n{i}", "set": "val"}),
+            False,
+            {"path_key": "img", "labels_key": "label", "absent_key": None, "split_key": "set"},
+        ),
+        (lambda folder: entries(folder, lambda i: {"kind": "cat"}), False, {"labels_key": "kind"}),
+        # the delimiter is the one that parts all rows alike, whatever marks names hold
+        (
+            lambda folder: table(folder, 'f;"a, b";"c, d"', *(f"{name};1;0" for name in NAMES)),
+            False,
+            {"delimiter": "semicolon", "path_column": "f"},
+        ),
+        # harmless forms of a table
+        (
+            lambda folder: table(folder, "\ufefff , k ", "", *(f'{name} ,  "ca\u2028t" ' for name in NAMES), ","),
+            False,
+            {"path_column": "f", "labels": {"kind": "names", "column": "k", "separator": ";"}},
+        ),
+        # a row's split may be blank; hidden files are none
+        (
+            lambda folder: table(
+                table(folder, "\0", name="._x.csv"),
+                "f,s,k",
+                *(f"{n},{('', 'test')[i % 2]},cat" for i, n in enumerate(NAMES)),
+            ),
+            False,
+            {"split_column": "s", "labels": {"kind": "names", "column": "k", "separator": ";"}},
+        ),
     ],
 )
 def test_what_lies_in_the_folder_decides_the_source(tmp_path: Path, make: Any, exhaustive: bool, wanted: dict) -> None:
@@ -151,18 +187,111 @@ def test_what_lies_in_the_folder_decides_the_source(tmp_path: Path, make: Any, e
             "which of b.csv, labels.csv holds the labels",
         ),
         (
-            lambda folder: table(folder, "file,a,b", "0.jpg,x,y"),
+            lambda folder: table(folder, "file,a,b,c", "0.jpg,x,1,test"),
             False,
-            "labels.csv: expected one column .* has file, a, b",
+            "labels.csv: expected .* files in file; train, .* in c; 1, 0, .* in b; something else in a. Delete",
         ),
-        (lambda folder: table(folder, "file", "0.jpg"), False, "labels.csv: expected one column"),
-        (lambda folder: table(folder, "{", name="a.json"), False, "a.json: neither a JSON list nor JSON lines"),
-        (lambda folder: table(folder, '[{"a": 1}]', name="a.json"), False, "a.json: expected one key .* has a"),
+        (lambda folder: table(folder, "file", "0.jpg"), False, "labels.csv: expected are one column"),
+        (lambda folder: table(folder, "file|k", "0.jpg|cat"), False, r"files in none; .* something else in file\|k"),
+        (lambda folder: table(folder, "f,k"), False, "labels.csv: no image in it"),
+        (lambda folder: table(folder, *(f"{name},cat" for name in NAMES)), False, "first line must .* holds 0.jpg"),
+        (lambda folder: table(folder, "{", name="a.json"), False, "a.json: line 1: not JSON"),
+        (lambda folder: table(folder, '["a"]', name="a.json"), False, "a.json: no object in it"),
+        (
+            lambda folder: table(folder, '[{"a": 1, "b": "x", "c": "test"}]', name="a.json"),
+            False,
+            "a.json: expected .* files under none; train, .* under c; lists of names under none; text under b",
+        ),
+        (lambda folder: entries(folder, lambda i: {"a": ["x"], "b": ["y"]}), False, "lists of names under a, b; text"),
+        (lambda folder: pictures(folder, ["all/a/1.jpg", "all/b/1.jpg"]), False, r'lie in all,.* spml init ".*/all"'),
+        (lambda folder: pictures(folder, ["a/1.HEIC"]), False, "holds no picture .*; not read: a/1.HEIC"),
     ],
 )
 def test_what_is_not_understood_is_said(tmp_path: Path, make: Any, exhaustive: bool, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises((ConfigError, SourceError), match=words):
         own_profile.find(make(tmp_path), exhaustive)
+
+
+# ---------------------------------------------------------------------------------------------- what is told of it
+def told(folder: Path, exhaustive: bool = False) -> list[str]:
+    return own_profile.told(str(folder), own_profile.find(folder, exhaustive))
+
+
+def test_images_classes_labels_and_splits_are_told(tmp_path: Path) -> None:
+    tags = ["cat;dog", "", "dog", "fox;dog;cat", "dog", "dog"]  # twice each
+    rows = [f"{name},{tags[i % 6]},{'test' if i == 4 else ''}" for i, name in enumerate(NAMES)]
+    assert told(table(tmp_path, "f,k,s", *rows)) == [
+        "file: 'labels.csv', delimiter: 'comma', path_column: 'f', split_column: 's', kind: 'names', column: 'k', "
+        "separator: ';'",
+        "12 images; 3 classes: cat (4), dog (10), fox (2)",
+        "labels an image: 0 to 3, 1.33 on average",
+        "images without a label: 2 (1.jpg, 7.jpg)",
+        "splits: 9 train, 2 val, 1 test; drawn: val",
+        "warning: val has no image of fox",
+        "warning: test has no image of cat, fox",
+    ]
+
+
+def test_the_source_warns_before_anything_is_written(tmp_path: Path) -> None:
+    pictures(classes(tmp_path), ["7/1.jpg", "7/2.jpg", "7/3.jpg", "a.jpg", "b.heic"])
+    assert told(tmp_path) == [
+        "15 images; 3 classes: 7 (3), cat (6), dog (6)",
+        "labels an image: 1",
+        "splits: 9 train, 3 val, 3 test; drawn: val and test",
+        "warning: classes are called 7: if these numbers stand for names, write the names",
+        "warning: 1 pictures of endings that are not read were left out: b.heic",
+        "warning: 1 pictures lie in no class's folder and were left out: a.jpg",
+    ]
+
+
+def test_labels_known_to_be_absent_and_pictures_in_no_row_are_counted(tmp_path: Path) -> None:
+    pictures(ticked(tmp_path, "1;-1", "0;1"), ["new.jpg"])
+    lines = told(tmp_path)
+    assert lines[1:4] == [
+        "12 images; 2 classes: cat (6), dog (6)",
+        "labels an image: 1",
+        "labels known to be absent: 6",
+    ]
+    assert lines[-1] == "warning: 1 pictures are in no row: new.jpg"
+    assert not [line for line in told(tmp_path, exhaustive=True) if "absent:" in line]
+
+
+def test_of_many_classes_twenty_are_named(tmp_path: Path) -> None:
+    pictures(tmp_path, [f"c{kind:02d}/{number}.jpg" for kind in range(25) for number in range(3)])
+    (line,) = (line for line in told(tmp_path) if "classes" in line)
+    assert line.startswith("75 images; 25 classes: c00 (3), ") and line.endswith(", c19 (3) and 5 more")
+
+
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        # a column of ids, or of marks of nobody knows what, never becomes a class called label
+        (
+            lambda folder: table(folder, "f,Label", *(f"{n},{i % 2}" for i, n in enumerate(NAMES))),
+            "names: Label. Where",
+        ),
+        (lambda folder: table(folder, "f,cat,target", *(f"{n},1,0" for n in NAMES)), "of these names: target. Where"),
+        (
+            lambda folder: entries(folder, lambda i: {"class": i % 2}),
+            r"no name or list of names under 'class': entry 1 ",
+        ),
+        (lambda folder: entries(folder, lambda i: {"labels": [3]}), r"under 'labels': entry 1 \(\[3\]\), entry 2"),
+        (lambda folder: table(listed(folder), "f,k,k", *(f"{n},a,b" for n in NAMES)), "columns are there twice: k"),
+        (
+            lambda folder: table(folder, "f,k", "0.jpg,cat", "1.jpg,cat"),
+            r"no image in val and test \(2 train, 0 val, 0",
+        ),
+        (
+            lambda folder: table(
+                folder, "f,s,k", *(f"{n},{('train', 'val')[i % 2]},{('a', '')[i % 2]}" for i, n in enumerate(NAMES))
+            ),
+            "no val image has a label",
+        ),
+    ],
+)
+def test_what_the_pipeline_would_refuse_is_refused(tmp_path: Path, make: Any, words: str) -> None:
+    with pytest.raises(SourceError, match=words):
+        told(make(tmp_path))
 
 
 @pytest.fixture(scope="module")
@@ -190,6 +319,7 @@ def test_the_preflight_takes_the_profile_as_it_is(
     assert cli.main(["init", str(folder), *words]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[-1] == "next: make repro PROFILE=my_photos_2026"
+    assert said[1:-1] == told(folder, bool(words))
     profile.apply(project, "my_photos_2026")
     assert check.check(project) == ([], [])
     params = config.load(project / "params.yaml")
@@ -201,9 +331,50 @@ def test_the_preflight_takes_the_profile_as_it_is(
     assert cli.main(["init", str(folder)]) == 1
     assert "is there; give another name" in capsys.readouterr().err
     assert (project / "profiles" / "my_photos_2026.yaml").read_text() == before
-    for name in ("2nd", "digits", "null"):
-        assert cli.main(["init", str(folder), "--name", name]) == 1
-        assert f"{name}: a dataset's name is" in capsys.readouterr().err
+
+
+def test_names_in_use_are_those_of_datasets_and_of_blocks(original: Path, tmp_path: Path) -> None:
+    used = own_profile.taken(original, "/photos")
+    assert {"digits", "voc", "coco", "nus", "cub", "voc_photos", "default", "published"} <= used
+    assert not used & {"grid", "seeds", "an", "em", "linear_init", "mine"}
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "params.yaml").write_text(
+        "prepare: {mine: {root: /photos}, theirs: {root: /other}}\nsimulate: {mine: {}, theirs: {}, default: {}}\n"
+        "methods: {an: {cars: {}, published: {boats: {}}}}\ngrid: {seeds: [0]}\nvariants: {lac: {}}\n"
+    )
+    (tmp_path / "profiles" / "x.yaml").write_text("prepare: {pets: {root: ROOT}}\nfeatures:\n")
+    (tmp_path / "profiles" / "empty.yaml").write_text("")
+    names = {"theirs", "default", "cars", "boats", "published", "pets"}
+    assert own_profile.taken(tmp_path, "/photos") == names  # the same data may be written anew
+    assert own_profile.taken(tmp_path, "/photos/") == names | {"mine"}
+    (tmp_path / "profiles" / "x.yaml").write_text("a: [")
+    with pytest.raises(ConfigError, match="x.yaml: not YAML"):
+        own_profile.taken(tmp_path, "/photos")
+
+
+def test_a_name_that_is_none_or_in_use_is_refused(tmp_path: Path) -> None:
+    block = own_profile.find(classes(tmp_path), exhaustive=False)
+    for name in ("2nd", "null", "no", "a-b", "", "Cat"):
+        with pytest.raises(ConfigError, match=f"^'{name}' is no name for a dataset"):
+            own_profile.write(name, "/a", block, exhaustive=False)
+    with pytest.raises(ConfigError, match="'pets' is a name in params.yaml or in a profile; give another by --name"):
+        own_profile.write("pets", "/a", block, exhaustive=False, used={"pets"})
+
+
+def test_faults_of_the_labels_leave_no_profile(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    folder = table(tmp_path / "mine", "f,k", *(f"{name},cat" for name in (*NAMES, "98.jpg", "99.jpg")))
+    before = sorted((original / "profiles").iterdir())
+    monkeypatch.chdir(original)
+    assert cli.main(["init", str(folder)]) == 1
+    assert "2 paths have no picture file: line 14 '98.jpg', line 15 '99.jpg'" in capsys.readouterr().err
+    assert cli.main(["init", str(classes(tmp_path / "Digits"))]) == 1
+    assert "'digits' is a name in params.yaml" in capsys.readouterr().err
+    assert sorted((original / "profiles").iterdir()) == before
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["init", str(classes(tmp_path / "more"))]) == 1
+    assert "no params.yaml here" in capsys.readouterr().err and not (tmp_path / "profiles").exists()
 
 
 def test_the_text_is_yaml_whatever_the_folder_is_called(tmp_path: Path) -> None:

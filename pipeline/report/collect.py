@@ -14,11 +14,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pipeline import storage
-from pipeline.config import TRAINING_STAGES, Params
+from pipeline.config import TRAINING_STAGES, KeptCount, Params
 from pipeline.table import Table, read_table
 
 Row = dict[str, Any]
 T = TypeVar("T")
+SCORED = ("val", "test")
+"""Splits of which a run has scores."""
 
 _TEXT = (
     "class",
@@ -32,6 +34,7 @@ _TEXT = (
     "stage",
 )  # columns of analyses that hold words
 _NAMED = 5  # files that an error message spells out; a first run may lack hundreds
+ONE = KeptCount(kind="count", value=1)
 
 
 @dataclass(frozen=True)
@@ -89,9 +92,9 @@ class Arm:
         return self._settled("protocol")
 
     @property
-    def given(self) -> bool:
-        """Whether scores are against given labels that are not exhaustive, what is unknown counted absent."""
-        return any(run.metrics["labels"] == "given" for run in self.runs)
+    def given(self) -> tuple[str, ...]:
+        """Of val and test, those scored by given labels that are not exhaustive, what is unknown counted absent."""
+        return tuple(split for split in SCORED if any(run.metrics["labels"][split] == "given" for run in self.runs))
 
     @property
     def density(self) -> bool:
@@ -176,6 +179,10 @@ class Collected:
         records = [item.record for item in (*self.audits, *self.wasserstein) if item.dataset == dataset]
         return all(table.exhaustive for table in tables) and all(record["truth"] for record in records)
 
+    def one_label(self, dataset: str) -> bool:
+        """Return whether each image of a dataset shows one present label, as in the papers."""
+        return self.truth(dataset) and self.params.settings("simulate", dataset).positives == ONE
+
     def of(self, stage: str, dataset: str) -> list[Arm]:
         """Return the arms of one stage and dataset, the grid's own before variants."""
         return [arm for arm in self.arms if (arm.stage, arm.dataset) == (stage, dataset)]
@@ -242,11 +249,13 @@ class _Reader:
 
 def _metrics(path: Path) -> Row:
     record = storage.read_json(path)
-    for split in ("val", "test"):
+    for split in SCORED:
         for key in ("map", "map_absent_zero", "classes_present"):
             if key not in record[split]:
                 raise KeyError(f"{split}.{key}")
-    for key in ("labels", "epoch", "epochs", "learning_rate"):
+        if split not in record["labels"]:
+            raise KeyError(f"labels.{split}")
+    for key in ("epoch", "epochs", "learning_rate"):
         if key not in record:
             raise KeyError(key)
     return record

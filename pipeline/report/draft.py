@@ -47,6 +47,7 @@ class Draft:
         files: Figures and tables that the sections made so far.
         seeds: Number of training seeds.
         truth: Whether the labels of any dataset are exhaustive, so that there is something to measure against.
+        one: Whether every image shows one present label, in all datasets.
     """
 
     def __init__(self, collected: Collected, results: list[Row]) -> None:
@@ -55,6 +56,7 @@ class Draft:
         self.files = Files()
         self.seeds = len(collected.params.grid.seeds)
         self.truth = any(collected.truth(dataset.name) for dataset in collected.datasets)
+        self.one = all(collected.one_label(dataset.name) for dataset in collected.datasets)
         self._styles = figures.styles(self._by_prominence(), BASELINE, tuple(ORACLES))
         self._row = {(row["dataset"], row["stage"], row["method"], row["variant"]): row for row in results}
 
@@ -86,13 +88,13 @@ class Draft:
             blocks += found
         return blocks
 
-    def given(self, dataset: str) -> bool:
-        """Return whether scores of a dataset are against given labels that are not exhaustive."""
-        return any(row["given"] for row in self.results if row["dataset"] == dataset)
+    def given(self, dataset: str) -> list[str]:
+        """Return of val and test of a dataset those scored by given labels that are not exhaustive."""
+        return list(dict.fromkeys(s for row in self.results if row["dataset"] == dataset for s in row["given"]))
 
-    def marked(self, words: str, dataset: str) -> str:
-        """Return a text about a dataset's scores, with what they are against where that is not full labels."""
-        return marked(words, self.given(dataset))
+    def marked(self, words: str, dataset: str, *about: str) -> str:
+        """Return a text about a dataset's scores, of test or of ``about``, with what they are against, as `marked`."""
+        return marked(words, self.given(dataset), about or ("test",))
 
     def unmeasured(self, dataset: str, what: str) -> list[Row]:
         """Return the block that stands for what could not be measured; none where nothing was run."""

@@ -441,7 +441,7 @@ def _calibration_figure(draft: Draft, name: str, dataset: str, every: dict[Ident
     caption = (
         "Share of unknown labels that are in truth present, in tenths of how present they are taken to be. Discs: "
         "the network's probability on val; rings: the method's own belief on train. Grey line: equality; dotted: "
-        "what a calibrated network would show once one positive per image is taken out."
+        "what a calibrated network would show once the known labels are taken out."
     )
     caption += few(shown, list(every), "Drawn", FILE)
     return draft.figure(name, figures.calibration(panels, curve), rows, f"Calibration on {dataset}", caption)

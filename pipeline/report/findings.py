@@ -1,6 +1,6 @@
 """What the numbers say, in words: every sentence is computed, whichever way the numbers point."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from pipeline.report import analyses, tables
@@ -160,12 +160,29 @@ def _runs(rows: Sequence[Row]) -> str:
 
 
 # ---------------------------------------------------------------------------------------------- labels that are given
-def marked(words: str, given: bool) -> str:
-    """Return a text about scores, which says in brackets what they are against where that is the ``given`` labels."""
-    if not given:
+def marked(words: str, given: Collection[str], about: Sequence[str] = ("test",)) -> str:
+    """Say in brackets behind a text about scores what they are against, where that is not full labels.
+
+    Args:
+        words: The text.
+        given: Of val and test, those scored by the labels that were given.
+        about: Those whose scores the text is about.
+
+    Returns:
+        The text; which split is meant is said where it is not all that the text is about.
+    """
+    mine = [split for split in about if split in given]
+    if not mine:
         return words
     stop = "." * words.endswith(".")
-    return f"{words.removesuffix('.')} ({GIVEN}){stop}"
+    which = "" if len(mine) == len(about) else f"{' and '.join(mine)} "
+    return f"{words.removesuffix('.')} ({which}{GIVEN}){stop}"
+
+
+def scores_are(dataset: str, given: Collection[str]) -> str:
+    """Return the head of a sentence about what the scores of a dataset are against, of which ``given`` names some."""
+    which = "Scores" if len(given) > 1 else f"{' and '.join(given).capitalize()} scores"
+    return f"{which} of {dataset} are {GIVEN}"
 
 
 def unmeasured(dataset: str, what: str) -> str:
@@ -202,8 +219,9 @@ def findings(collected: Collected, results: list[Row], dataset: Dataset) -> list
         return _without_truth(collected, results, dataset)
     sentences = []
     coverage = analyses.label_coverage(collected, name)
+    seen = "one label per image" if collected.one_label(name) else "the known labels alone"
     for stage in ("linear_init", "finetune"):
-        sentences += _best(tables.ranked(results, name, stage), stage, coverage)
+        sentences += _best(tables.ranked(results, name, stage), stage, coverage, seen)
     sentences += _falling(tables.falls(collected, "finetune", name))
     head, kind = own_head(tables.against_own_head(collected, name))
     sentences += [head] if kind == "warning" else []
@@ -218,11 +236,11 @@ def _without_truth(collected: Collected, results: list[Row], dataset: Dataset) -
     mine = [row for row in results if row["dataset"] == dataset.name]
     if not mine:
         return []
-    given = any(row["given"] for row in mine)
+    given = mine[0]["given"]  # of one table, so the same for all
     sentences = []
     if given:
         sentences.append(
-            f"All scores of {dataset.name} are {GIVEN}: a network is charged for every missed label that it finds, so "
+            f"{scores_are(dataset.name, given)}: a network is charged for every missed label that it finds, so "
             "they are no measure of its worth, and methods that believe unknown labels absent look better than they "
             "are."
         )
@@ -273,7 +291,7 @@ def labelled(coverage: Sequence[Row]) -> str:
     return f"{words} (none at {none} of {len(coverage)} seeds)" if 0 < none < len(coverage) else words
 
 
-def _best(rows: list[Row], stage: str, coverage: dict[analyses.Identity, list[Row]]) -> list[str]:
+def _best(rows: list[Row], stage: str, coverage: dict[analyses.Identity, list[Row]], seen: str) -> list[str]:
     plain, rivals = _plain([row for row in rows if row["test_map"]["mean"] is not None])
     if BASELINE not in plain:
         return []
@@ -290,12 +308,12 @@ def _best(rows: list[Row], stage: str, coverage: dict[analyses.Identity, list[Ro
     early = before_labels(best["method"], coverage.get((stage, best["method"], best["variant"]), ()))
     if best["test_map"]["mean"] <= low["test_map"]["mean"]:
         words = (
-            f"{after}, no method that sees one label per image beats {label(BASELINE)} in test mAP: {scores} for the "
+            f"{after}, no method that sees {seen} beats {label(BASELINE)} in test mAP: {scores} for the "
             f"next, {name}, against {against}."
         )
         return [f"{words} {early}".strip()]
     told = " (told the label density)" if best["density"] else ""
-    words = f"{after}, {name}{told} is best of the methods that see one label per image: {scores} test mAP against "
+    words = f"{after}, {name}{told} is best of the methods that see {seen}: {scores} test mAP against "
     words += against
     if CEILING in plain:
         words += f" and {plus_minus(plain[CEILING]['test_map'])} for full labels"

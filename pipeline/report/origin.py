@@ -191,16 +191,13 @@ def _provenance(draft: Draft) -> list[Row]:
 
 
 def _simulation(report: Row) -> str:
-    if report["protocol"] == "given":
-        return (
-            "Nothing was drawn: the labels that the data give are what is observed, and what they do not give is "
-            "unknown."
+    found = report["from_unbiased"] or {}
+    words = report["how"]
+    if report["protocol"] != "given":
+        words += " There is one draw a dataset; training seeds do not change it."
+    if report["protocol"] != "given" and report["bias"]["kind"] != "uniform" and found.get("distance") is not None:
+        words += (
+            f" {percent(found['distance'])} of the known positives would have to be of another class for the class "
+            f"shares of an unbiased draw, which itself is off by about {percent(found['by_chance'])} by chance."
         )
-    if report["protocol"] == "literature":
-        how = f"The published recipe was followed bit for bit (seed {report.get('seed')})"
-    else:
-        how = f"Labels were drawn from a named generator (draw {report.get('draw')})"
-    return (
-        f"{how}: one positive of each image is kept, each with the same chance, and everything else becomes unknown. "
-        "There is one draw a dataset; training seeds do not change it."
-    )
+    return words

@@ -48,10 +48,9 @@ def build(collected: Collected) -> Report:
     )
     names = [dataset.name for dataset in collected.datasets]
     html = environment.get_template(TEMPLATE).render(
-        title=f"{'One label' if draft.truth else 'Some labels'} per image: {', '.join(names)}",
-        shown="one" if draft.truth else "some",
-        given=[name for name in names if draft.given(name)],
-        mark=tables.GIVEN,
+        title=f"{'One label' if draft.one else 'Some labels'} per image: {', '.join(names)}",
+        shown="one" if draft.one else "some",
+        given=[findings.scores_are(name, given) for name in names if (given := draft.given(name))],
         partial=bool(collected.missing),
         sections=sections(draft),
     )
@@ -117,7 +116,7 @@ def _markdown(collected: Collected, results: list[Row], summary: Row, files: Fil
             for method, entry in methods.items():
                 share = "–" if entry["gap_share"] is None else f"{entry['gap_share']:.0f} %"
                 values = [plus_minus(entry[key]) for key in ("test_map", "test_map_absent_zero", "test_map_supported")]
-                name = findings.marked(dataset, "scores" in entry)
+                name = findings.marked(dataset, entry.get("scores", ()))
                 cells = [name, stage, method, *values, share, str(entry["test_map"]["n"])]
                 cells += [entry["head"], entry["protocol"], "yes" if entry["knows_label_density"] else "no"]
                 lines.append(f"| {' | '.join(cells)} |")

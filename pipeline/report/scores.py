@@ -62,7 +62,8 @@ def headline(draft: Draft) -> Row:
     """
     names = [dataset.name for dataset in draft.collected.datasets]
     runs = sum(len(arm.runs) for arm in draft.collected.arms)
-    what = "how much of what full labels teach is learned from one positive label per image."
+    known = "one positive label per image" if draft.one else "some of the labels"
+    what = f"how much of what full labels teach is learned from {known}."
     if not draft.truth:
         what = "what was learned from labels that are not exhaustive, as far as they can say it."
     lead = f"{counted(runs, 'training run')} on {joined(names)}, {counted(draft.seeds, 'training seed')}: {what}"
@@ -74,7 +75,8 @@ def _findings(draft: Draft, dataset: Dataset) -> list[Row]:
     if dataset.table is not None:
         counts = {row["split"]: row for row in tables.splits(dataset)}
         images = {split: f"{row['images']:,}" for split, row in counts.items()}
-        labels = "labels per training image, one of them shown"
+        shown = "one" if draft.collected.one_label(dataset.name) else "some"
+        labels = f"labels per training image, {shown} of them shown"
         cards = [
             (f"{len(dataset.table.paths):,}", "images: {train} train, {val} val, {test} test".format(**images)),
             (str(len(dataset.table.classes)), "classes"),
@@ -131,10 +133,10 @@ def _maps_of(draft: Draft, dataset: Dataset) -> list[Row]:
 
 def _warning(draft: Draft, dataset: str) -> list[Row]:
     """Return what stands above the scores of a dataset that are not against full labels."""
-    if not draft.given(dataset):
+    if not (given := draft.given(dataset)):
         return []
     words = (
-        f"Scores of {dataset} are {tables.GIVEN}. They tell networks that were trained on the same labels apart, "
+        f"{findings.scores_are(dataset, given)}. They tell networks that were trained on the same labels apart, "
         "roughly, and do not compare with scores of other data."
     )
     return [paragraph(words, "warning")]
@@ -285,13 +287,13 @@ def _side_by_side(draft: Draft, dataset: str) -> list[Row]:
 
 
 def _scores_table(
-    draft: Draft, dataset: str, caption: str, columns: list[str], cells: list[list[Any]], marks: list[str]
+    draft: Draft, dataset: str, caption: str, columns: list[str], cells: list[list[Any]], marks: list[str], *about: str
 ) -> Row:
     """Return a table of scores, under a heading that says the same: its caption shows where scores need their mark."""
-    given = draft.given(dataset)
-    if given:  # these scores say of no method that it is best
+    if "test" in draft.given(dataset):  # these scores say of no method that it is best
         marks = [mark if mark == "reference" else "" for mark in marks]
-    return table_block(draft.marked(caption, dataset), columns, cells, marks=marks, titled=given)
+    title = draft.marked(caption, dataset, *about)
+    return table_block(title, columns, cells, marks=marks, titled=title != caption)
 
 
 def _stage_table(draft: Draft, dataset: str, stage: str, rows: list[Row]) -> list[Row]:
@@ -341,7 +343,7 @@ def _stage_table(draft: Draft, dataset: str, stage: str, rows: list[Row]) -> lis
     rules = dict.fromkeys(run.provenance.get("settings", {}).get("select") for run in runs)
     notes += [_RULES[rule] for rule in rules if rule in _RULES]
     return [
-        _scores_table(draft, dataset, f"{STAGES[stage]}, {dataset}", titles, cells, _marks(rows)),
+        _scores_table(draft, dataset, f"{STAGES[stage]}, {dataset}", titles, cells, _marks(rows), "val", "test"),
         paragraph(" ".join(notes), "note"),
     ]
 
@@ -414,16 +416,16 @@ def _stage_curves(draft: Draft, name: str, stage: str, arms: list[Arm]) -> list[
     if any(row.get("val_score_average") is not None for arm in arms for run in arm.runs for row in run.epochs):
         caption += " Curves are of the raw weights; their moving average competed for the choice."
     caption += few(shown, every, "Named", "the rest are grey, and cut off below the named ones")
-    title = draft.marked(f"Val mAP by epoch on {name}, {STAGES[stage]}", name)
+    title = draft.marked(f"Val mAP by epoch on {name}, {STAGES[stage]}", name, "val")
     axis, columns = "val mAP (%)", _columns(arms, "val_map")
-    mark = "\n" + tables.GIVEN.replace("; ", ";\n") if draft.given(name) else ""  # in lines that fit the axis
+    mark = "\n" + tables.GIVEN.replace("; ", ";\n") if "val" in draft.given(name) else ""  # in lines that fit the axis
     blocks = [
         draft.figure(
             f"{name}-{stage}-val_map",
             figures.curves(lines, x="epoch", y=axis + mark),
             columns,
             title,
-            draft.marked(f"{caption} Points of val mAP lost from the best epoch to the last: {words}.", name),
+            draft.marked(f"{caption} Points of val mAP lost from the best epoch to the last: {words}.", name, "val"),
         )
     ]
     if len(shown) < len(every):
@@ -507,7 +509,7 @@ def _second_stage_of(draft: Draft, dataset: Dataset) -> list[Row]:
     return [
         bullets(draft.marked(findings.second_stage(row), dataset.name) for row in rows),
         table_block(
-            draft.marked(f"{subject} against its rivals on {dataset.name}, points of mAP", dataset.name),
+            draft.marked(f"{subject} against its rivals on {dataset.name}, points of mAP", dataset.name, "val", "test"),
             columns,
             cells,
             words=2,

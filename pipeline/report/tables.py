@@ -192,7 +192,7 @@ def summary(rows: list[Row]) -> Row:
             "gap_share", "gap_share_supported", "classes", "classes_present", "classes_supported", "head", "protocol",
         )}  # fmt: skip
         entry["knows_label_density"] = row["density"]
-        entry |= {"scores": GIVEN} if row["given"] else {}
+        entry |= {"scores": dict.fromkeys(row["given"], GIVEN)} if row["given"] else {}
         for name in ("gap_share", "gap_share_supported"):
             if row[name] is None:
                 entry[f"{name}_reason"] = row[f"{name}_reason"]

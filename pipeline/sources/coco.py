@@ -2,12 +2,15 @@
 
 A class is present where any object of its category is annotated. The official train part becomes the training part (cut
 in train and val), the official val part the test part; the official test part has no public labels.
+Where a class has objects, they are what its boxes are; crowds are that only where there is nothing else.
 Source: Lin et al., "Microsoft COCO", ECCV 2014, and the format page of cocodataset.org; the table follows Cole et al.,
 CVPR 2021, elijahcole/single-positive-multi-label @89152d5, preproc/format_coco.py.
 Differs: crowds, images without an object and the order of rows are settings (theirs: count, drop, string).
 """
 
 import json
+import math
+import struct
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -19,6 +22,7 @@ import numpy as np
 from pydantic import Field
 
 from pipeline import layout
+from pipeline.layout import Faults
 from pipeline.single_positive import split_rows, string_order
 from pipeline.table import Dataset, SourceError, Table, relative_path
 
@@ -31,6 +35,7 @@ FIELDS: dict[str, dict[str, type]] = {
 }
 TYPES = {key: tuple(fields.values()) for key, fields in FIELDS.items()}
 DEFAULTS = (None, None, 0)  # of those fields, by place: only `iscrowd` may be missing
+BOX, SIZE = struct.Struct("4d"), struct.Struct("2d")  # packed, since a list a box takes ten times the memory
 LONGEST = 1 << 20  # characters; a text that is longer than this is taken for damage
 
 
@@ -55,21 +60,29 @@ class Settings(layout.Cut):
 
 @dataclass(frozen=True)
 class Part:
-    """One official part, in the order of its file.
+    """One official part, in the order of its file, of M annotations.
 
     Args:
         ids: N image ids, unique.
-        names: N file names, unique, in the form of `relative_path`.
+        names: N file names, unique, in the form of `relative_path`; "" where it cannot be used, which is a fault.
         categories: Category id -> name, C of them in the order of the file.
         cells: (N, C) int8, `OBJECT` where there is one, `CROWD` where there are nothing but crowds, else 0.
-        annotations: Their number.
+        rows: (M,) image of each annotation.
+        columns: (M,) category of each annotation.
+        marks: (M,) int8, `OBJECT` or `CROWD`.
+        boxes: (M, 4) float64 left, top, width and height in pixels; NaN where not given.
+        sizes: (N, 2) float64 width and height of the images in pixels; NaN where not given.
     """
 
     ids: list[int]
     names: list[str]
     categories: dict[int, str]
     cells: np.ndarray
-    annotations: int
+    rows: np.ndarray
+    columns: np.ndarray
+    marks: np.ndarray
+    boxes: np.ndarray
+    sizes: np.ndarray
 
 
 def read(settings: Settings, root: Path) -> Dataset:
@@ -87,50 +100,69 @@ def read(settings: Settings, root: Path) -> Dataset:
 
     Raises:
         SourceError: a folder, file or picture is missing, or a file is not what it should be: no JSON, an id that is
-            there twice or points to nothing, categories that differ between the parts. The message names the file and
-            the offenders.
+            there twice or points to nothing, categories that differ between the parts. The message names the files and
+            the offenders, of all that is wrong.
     """
-    found, folders = _find(settings, layout.raw_folder(settings, root))
-    parts = {name: _part(file) for name, file in found.items()}
+    top = layout.raw_folder(settings, root)
+    faults = Faults(top.name)
+    found, folders = _find(settings, top, faults)
+    parts = {name: part for name, file in found.items() if (part := _part(file, faults)) is not None}
+    if len(parts) > 1:
+        _agree(parts["train"], parts["val"], found["val"].name, faults)
+    threshold = CROWD if settings.crowd == "count" else OBJECT
+    order: dict[str, np.ndarray] = {}
+    on_disk: dict[str, dict[str, str]] = {}
+    bare: dict[str, list[str]] = {}
+    warnings: list[str] = []
+    for name, part in parts.items():
+        labelled = np.count_nonzero(part.cells >= threshold, axis=1) > 0
+        if part.cells.any() and not labelled.any():
+            faults.join(SourceError(f"{found[name].name}: none of its {len(labelled)} images has a present class"))
+        rows = string_order(part.ids) if settings.order == "string" else np.argsort(np.array(part.ids))
+        bare[name] = [part.names[row] for row in rows[~labelled[rows]]]
+        order[name] = rows[labelled[rows]] if settings.unannotated == "drop" else rows
+        if name in folders:
+            wanted = list(dict.fromkeys(part.names[row] for row in order[name] if part.names[row]))
+            where = f"{name}{settings.year}"
+            try:
+                files = layout.match(wanted, layout.pictures(folders[name]), where, settings.bad_images)
+                on_disk[name] = dict(zip(wanted, files, strict=True))
+            except SourceError as error:
+                faults.join(error)
+            if unread := layout.unread(folders[name]):
+                told = f"{len(unread)} pictures of endings that are not read were left out: {layout.some(unread)}"
+                warnings.append(f"{where}: {told}")
+    faults.stop()
+
     classes = parts["train"].categories
     paths: list[str] = []
     files: list[str] = []
     truth: list[np.ndarray] = []
     scored: list[np.ndarray] = []
     official: list[int] = []
+    boxes: list[tuple[np.ndarray, ...]] = []
     report: dict[str, Any] = {}
     for place, (name, part) in enumerate(parts.items()):
-        where = found[name].name
-        if place:
-            _agree(parts["train"], part, where)
-        columns = [list(part.categories).index(key) for key in classes]
-        cells = part.cells[:, columns]
-        present = cells >= (CROWD if settings.crowd == "count" else OBJECT)
-        labelled = np.count_nonzero(present, axis=1) > 0
-        if not labelled.any():
-            raise SourceError(f"{where}: none of its {len(labelled)} images has a present class")
-        rows = string_order(part.ids) if settings.order == "string" else np.argsort(np.array(part.ids))
-        bare = [part.names[row] for row in rows[~labelled[rows]]]
-        if settings.unannotated == "drop":
-            rows = rows[labelled[rows]]
+        rows = order[name]
         test = np.zeros(0, np.int64) if place == 0 else rows
         if settings.test_fraction is not None:
             rest, test = split_rows(len(rows), settings.test_fraction, settings.split_seed)
             rows, test = rows[np.concatenate([rest, test])], rows[test]
+        columns = [list(part.categories).index(key) for key in classes]
+        boxes.append(_boxes(part, rows, len(paths), columns))
         official += [0] * (len(rows) - len(test)) + [1] * len(test)
-        truth.append(present[rows])
-        scored.append((cells[rows] != CROWD) | (settings.crowd == "count"))
+        cells = part.cells[rows][:, columns]
+        truth.append(cells >= threshold)
+        scored.append((cells != CROWD) | (settings.crowd == "count"))
         wanted = [part.names[row] for row in rows]
-        folder = folders[name]
-        on_disk = layout.match(wanted, layout.pictures(folder), f"{name}{settings.year}", settings.bad_images)
-        files += [f"{folder}/{file}" for file in on_disk]
+        files += [f"{folders[name]}/{on_disk[name][file]}" for file in wanted]
         paths += [f"{name}{settings.year}/{file}" for file in wanted]
         report[name] = {
             "images": len(part.ids),
-            "annotations": part.annotations,
+            "annotations": len(part.rows),
             "kept": len(rows),
-            "without_present_class": layout.counted(bare),
-            "cells_of_crowds_only": int((cells[rows] == CROWD).sum()),
+            "without_present_class": layout.counted(bare[name]),
+            "cells_of_crowds_only": int((cells == CROWD).sum()),
         }
 
     table = Table(
@@ -141,14 +173,16 @@ def read(settings: Settings, root: Path) -> Dataset:
         split=layout.split(official, settings),
         official=np.array(official, np.uint8),
     )
+    objects, measured, told = layout.objects(table, *map(np.concatenate, zip(*boxes, strict=True)))
+    warnings += told
     policies = {key: getattr(settings, key) for key in ("year", "unannotated", "crowd", "order", "test_fraction")}
-    warnings = []
     if settings.test_fraction is not None:
         warnings.append(
             f"test: {sum(official)} images cut from the train part (test_fraction: {settings.test_fraction}); no "
             "published figure is measured on them"
         )
-    return Dataset(table, lambda row: Path(files[row]), policies | {"parts": report, "warnings": warnings})
+    report = policies | {"boxes": measured, "parts": report, "warnings": warnings}
+    return Dataset(table, lambda row: Path(files[row]), report, objects)
 
 
 def fingerprint(settings: Settings, root: Path) -> str:
@@ -162,23 +196,30 @@ def fingerprint(settings: Settings, root: Path) -> str:
         `layout.state` of the annotation files that `read` reads and of the pictures of their parts.
 
     Raises:
-        SourceError: a folder or file is missing.
+        SourceError: a folder or file is missing; then the message is that of `read`.
     """
-    files, folders = _find(settings, layout.raw_folder(settings, root))
+    top = layout.raw_folder(settings, root)
+    faults = Faults(top.name)
+    files, folders = _find(settings, top, faults)
+    if faults:
+        read(settings, root)  # tells what else is wrong
+    faults.stop()
     return layout.state(
         {file.name: file for file in files.values()},
         {f"{name}{settings.year}": folder for name, folder in folders.items()},
     )
 
 
-def _find(settings: Settings, top: Path) -> tuple[dict[str, Path], dict[str, Path]]:
+def _find(settings: Settings, top: Path, faults: Faults) -> tuple[dict[str, Path], dict[str, Path]]:
     """Find annotation files and folders of pictures at or below a folder; archives differ in what they wrap around.
+
+    Noted is a file of the val part that is missing, and folders that are.
 
     Returns:
         Part -> annotation file, part -> folder of pictures.
 
     Raises:
-        SourceError: one is missing, or there are several at the same depth.
+        SourceError: there is no file of the train part, or there are several at the same depth.
     """
     year = settings.year
     parts = PARTS if settings.test_fraction is None else PARTS[:1]
@@ -197,35 +238,33 @@ def _find(settings: Settings, top: Path) -> tuple[dict[str, Path], dict[str, Pat
     files, folders = {}, {}
     around = [folder for folder in (bases[0], *bases[0].parents) if folder.is_relative_to(top)]
     for part in parts:
-        files[part] = bases[0] / "annotations" / f"instances_{part}{year}.json"
-        if not files[part].is_file():
-            raise SourceError(
-                f"{files[part].name} is missing in {files[part].parent}; without it, `test_fraction` makes a share of "
-                "the train images the test part"
-            )
+        file = bases[0] / "annotations" / f"instances_{part}{year}.json"
+        if file.is_file():
+            files[part] = file
+        else:
+            hint = "without it, `test_fraction` makes a share of the train images the test part"
+            faults.join(SourceError(f"{file.name} is missing in {file.parent}; {hint}"))
         name = f"{part}{year}"
         inner = [folder / place for folder in around for place in (f"{name}/{name}", name)]
         inner += [folder / "images" / place for folder in around for place in (f"{name}/{name}", name)]
         place = next((folder for folder in inner if folder.is_dir()), None)
         if place is None:
-            raise SourceError(f"prepare: root: no folder {name} or images/{name} in {bases[0]}")
-        folders[part] = place
+            faults.join(SourceError(f"prepare: root: no folder {name} or images/{name} in {bases[0]}"))
+        else:
+            folders[part] = place
     return files, folders
 
 
-def _part(file: Path) -> Part:
-    """Return what one annotation file holds.
+def _part(file: Path, faults: Faults) -> Part | None:
+    """Return what one annotation file holds, as far as it can be read; what is wrong is noted."""
 
-    Raises:
-        SourceError: As `read` says.
-    """
-
-    def refuse(what: str, offenders: list[str]) -> None:
-        if offenders:
-            raise SourceError(f"{file.name}: {len(offenders)} {what} {layout.some(offenders)}")
+    def refuse(what: str, offenders: Iterable[str]) -> None:
+        for offender in offenders:
+            faults.add(what, offender, file.name)
 
     found: dict[str, list[tuple[Any, ...]]] = {key: [] for key in FIELDS}
     faulty: dict[str, list[str]] = {key: [] for key in FIELDS}
+    boxes, sizes = bytearray(), bytearray()
     try:
         with file.open(encoding="utf-8-sig") as stream:
             for key, entry in entries(stream):
@@ -233,43 +272,94 @@ def _part(file: Path) -> Part:
                     values = tuple(map(entry.get, FIELDS[key], DEFAULTS)) if isinstance(entry, dict) else ()
                     if tuple(map(type, values)) == TYPES[key]:
                         found[key].append(values)
+                        if key == "annotations":
+                            boxes += _packed(BOX, entry.get("bbox"))
+                        elif key == "images":
+                            sizes += _packed(SIZE, (entry.get("width"), entry.get("height")))
                     else:
-                        faulty[key].append(str(len(found[key]) + len(faulty[key]) + 1))
+                        faulty[key].append(f"number {len(found[key]) + len(faulty[key]) + 1}")
     except OSError as error:
-        raise SourceError(f"{file.name}: cannot be read in {file.parent} ({error.strerror or error})") from error
+        faults.join(SourceError(f"{file.name}: cannot be read in {file.parent} ({error.strerror or error})"))
+        return None
     except ValueError as error:
-        raise SourceError(f"{file.name}: no whole JSON ({error})") from error
+        faults.join(SourceError(f"{file.name}: no whole JSON ({error})"))
+        return None
     for key, fields in FIELDS.items():
         wanted = ", ".join(f"{field} ({kind.__name__})" for field, kind in fields.items())
-        refuse(f"{key} lack one of {wanted}: number", faulty[key])
-        if not found[key]:
-            raise SourceError(f"{file.name}: has no list `{key}`, or an empty one")
+        refuse(f"{key} lack one of {wanted}", faulty[key])
+        if not found[key] and not faulty[key]:
+            faults.join(SourceError(f"{file.name}: has no list `{key}`, or an empty one"))
 
     named = [(key, unicodedata.normalize("NFC", name)) for key, name in found["categories"]]
-    refuse("category ids are there twice:", _repeated(key for key, _ in named))
-    refuse("category names are there twice:", _repeated(name for _, name in named))
-    refuse("image ids are there twice:", _repeated(key for key, _ in found["images"]))
+    refuse("category ids are there twice", _repeated(key for key, _ in named))
+    refuse("category names are there twice", _repeated(name for _, name in named))
+    refuse("image ids are there twice", _repeated(key for key, _ in found["images"]))
     names: list[str] = []
-    unusable: list[str] = []
     for key, name in found["images"]:
         try:
             names.append(relative_path(name))
         except ValueError as error:
-            unusable.append(f"{key} ({error})")
-    refuse("images have no usable file_name:", unusable)
-    refuse("file names belong to several images:", _repeated(names))
+            names.append("")
+            refuse("images have no usable file_name", [f"{key} ({error})"])
+    refuse("file names belong to several images", _repeated(name for name in names if name))
 
-    rows = {key: row for row, (key, _) in enumerate(found["images"])}
-    columns = {key: column for column, (key, _) in enumerate(named)}
-    for place, (what, known) in enumerate((("image", rows), ("category", columns))):
-        lost = Counter(values[place] for values in found["annotations"] if values[place] not in known)
-        told = [f"{key} ({count} times)" for key, count in lost.items()]
-        refuse(f"{what} ids of annotations are not in the file:", told)
-    cells = np.zeros((len(rows), len(columns)), np.int8)
-    for image, category, crowd in found["annotations"]:
-        cell = rows[image], columns[category]
-        cells[cell] = max(cells[cell], CROWD if crowd else OBJECT)
-    return Part(list(rows), names, dict(named), cells, len(found["annotations"]))
+    places: list[np.ndarray] = []
+    for at, key in enumerate(("images", "categories")):
+        place_of: dict[int, int] = {}
+        for place, (number, _) in enumerate(found[key]):
+            place_of.setdefault(number, place)
+        ids = [values[at] for values in found["annotations"]]
+        if found[key] and not faulty[key]:  # else they may be those of the faulty ones
+            lost = Counter(number for number in ids if number not in place_of)
+            what = f"{'category' if at else 'image'} ids of annotations are not in the file"
+            refuse(what, (f"{number} ({count} times)" for number, count in lost.items()))
+        places.append(np.fromiter((place_of.get(number, -1) for number in ids), np.int64, len(ids)))
+    marks = np.fromiter((CROWD if crowd else OBJECT for _, _, crowd in found["annotations"]), np.int8)
+    cells = np.zeros((len(names), len(named)), np.int8)
+    known = (places[0] >= 0) & (places[1] >= 0)
+    for mark in (CROWD, OBJECT):
+        chosen = known & (marks == mark)
+        cells[places[0][chosen], places[1][chosen]] = mark
+    return Part(
+        [key for key, _ in found["images"]],
+        names,
+        dict(named),
+        cells,
+        places[0],
+        places[1],
+        marks,
+        np.frombuffer(boxes).reshape(-1, 4),
+        np.frombuffer(sizes).reshape(-1, 2),
+    )
+
+
+def _packed(form: struct.Struct, numbers: Any) -> bytes:
+    """Return numbers as float64; NaN for each where they are not as many numbers as the form has."""
+    try:
+        return form.pack(*numbers)
+    except (TypeError, struct.error):
+        return form.pack(*[math.nan] * (form.size // 8))
+
+
+def _boxes(part: Part, rows: np.ndarray, first: int, columns: list[int]) -> tuple[np.ndarray, ...]:
+    """Return the boxes that measure the cells of a part, as `layout.objects` takes them.
+
+    Args:
+        part: The part.
+        rows: (R,) the part's images in the order of the table.
+        first: Row of the table where they begin.
+        columns: (C,) the part's categories in the order of the table.
+
+    Returns:
+        Rows and columns of the table, boxes and sizes of their pictures.
+    """
+    row_of = np.full(len(part.ids), -1)
+    row_of[rows] = first + np.arange(len(rows))
+    counts = (part.marks == part.cells[part.rows, part.columns]) & (row_of[part.rows] >= 0)
+    at, boxes = part.rows[counts], part.boxes[counts]
+    with np.errstate(over="ignore", invalid="ignore"):
+        corners = np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)
+    return row_of[at], np.argsort(columns)[part.columns[counts]], corners, part.sizes[at]
 
 
 def entries(stream: TextIO, chunk: int = 1 << 22) -> Iterator[tuple[str, Any]]:
@@ -355,24 +445,17 @@ def entries(stream: TextIO, chunk: int = 1 << 22) -> Iterator[tuple[str, Any]]:
     take("")
 
 
-def _agree(train: Part, part: Part, where: str) -> None:
-    """Compare a part with the train part.
-
-    Raises:
-        SourceError: their categories differ, or they share images.
-    """
-    differ = dict.fromkeys([*train.categories, *part.categories])
-    told = [
-        f"{key} ({train.categories.get(key)}, {part.categories.get(key)})"
-        for key in differ
-        if train.categories.get(key) != part.categories.get(key)
-    ]
-    if told:
-        raise SourceError(f"{where}: {len(told)} categories differ from those of train: {layout.some(told)}")
+def _agree(train: Part, part: Part, where: str, faults: Faults) -> None:
+    """Note categories that differ between a part and the train part, and images that they share."""
+    for key in dict.fromkeys([*train.categories, *part.categories]):
+        ours, theirs = train.categories.get(key), part.categories.get(key)
+        if ours != theirs:
+            faults.add("categories differ from those of train", f"{key} ({ours}, {theirs})", where)
     # the id alone may be each part's own count in data that is only laid out like COCO
     known = set(zip(train.ids, train.names, strict=True))
-    if both := [name for key, name in zip(part.ids, part.names, strict=True) if (key, name) in known]:
-        raise SourceError(f"{where}: {len(both)} images are in the train part too: {layout.some(both)}")
+    for key, name in zip(part.ids, part.names, strict=True):
+        if name and (key, name) in known:
+            faults.add("images are in the train part too", name, where)
 
 
 def _repeated(keys: Iterable[Any]) -> list[str]:

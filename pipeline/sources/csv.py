@@ -16,7 +16,8 @@ from pydantic import Field, model_validator
 
 from pipeline import layout, own_data
 from pipeline.config import Strict
-from pipeline.own_data import WORDS, Faults, OwnData, Row
+from pipeline.layout import Faults
+from pipeline.own_data import WORDS, OwnData, Row
 from pipeline.table import Dataset, SourceError
 
 DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";"}
@@ -89,14 +90,7 @@ def read(settings: Settings, root: Path) -> Dataset:
     """
     folder = layout.raw_folder(settings, root)
     file = folder / settings.file
-    lines = _lines(file, DELIMITERS[settings.delimiter])
-    try:
-        _, header = next(lines)
-    except StopIteration:
-        raise SourceError(f"{file.name} is empty") from None
-    header = [own_data.name(text) for text in header]
-    if twice := sorted(text for text, count in Counter(header).items() if text and count > 1):
-        raise SourceError(f"{file.name}: columns are there twice: {layout.some(twice)}")
+    header, lines = table(file, DELIMITERS[settings.delimiter])
 
     def column(name: str, setting: str) -> int:
         if own_data.name(name) not in header:
@@ -111,6 +105,12 @@ def read(settings: Settings, root: Path) -> Dataset:
         columns = {labels.column: column(labels.column, "labels: column")}
     else:
         others = {text for place, text in enumerate(header) if place not in (path_at, split_at) and text}
+        if classes is None and (odd := sorted(text for text in others if text.lower() in own_data.NO_CLASS)):
+            raise SourceError(
+                f"{file.name}: columns would be classes of these names: {layout.some(odd)}. Where such a column holds "
+                "numbers of classes, write their names in it; where it marks a class, give it the name of that class; "
+                "else list the columns that are classes in a profile (prepare: classes)"
+            )
         classes = classes or tuple(sorted(others))
         columns = {label: column(label, "classes") for label in classes}
     if odd := [label for label in columns if not own_data.usable(label)]:
@@ -175,6 +175,32 @@ def fingerprint(settings: Settings, root: Path) -> str:
     """
     folder = layout.raw_folder(settings, root)
     return layout.state({Path(settings.file).name: folder / settings.file}, {".": folder})
+
+
+def table(file: Path, delimiter: str) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    """Open a table.
+
+    Args:
+        file: The file.
+        delimiter: What stands between two fields.
+
+    Returns:
+        The names of the columns, NFC, empty where a column has none; and, to be read once, line number and fields of
+        each row that is not blank, without blanks around fields.
+
+    Raises:
+        SourceError: the file is missing, not UTF-8 text or empty, or a column is there twice; or, from the rows, quotes
+            do not pair.
+    """
+    lines = _lines(file, delimiter)
+    try:
+        _, header = next(lines)
+    except StopIteration:
+        raise SourceError(f"{file.name} is empty") from None
+    header = [own_data.name(text) for text in header]
+    if twice := sorted(text for text, count in Counter(header).items() if text and count > 1):
+        raise SourceError(f"{file.name}: columns are there twice: {layout.some(twice)}")
+    return header, lines
 
 
 def _lines(file: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:

@@ -18,6 +18,7 @@ import numpy as np
 from pydantic import Field
 
 from pipeline import layout
+from pipeline.layout import Faults
 from pipeline.table import Dataset, SourceError, Table, relative_path
 
 DIGITS = 9  # of an id, at most: it fits 32 bits
@@ -51,22 +52,31 @@ def read(settings: Settings, root: Path) -> Dataset:
 
     Raises:
         SourceError: a file or picture is missing or faulty, or a pair of image and attribute is not there once; the
-            message names the setting, file, line or id.
+            message names the setting, file, line or id, of all faults that can be found beside each other.
     """
     files = _files(layout.raw_folder(settings, root))
     folder = files["images.txt"].parent
-    images = _numbered(files["images.txt"])
-    attributes = dict(sorted(_numbered(files["attributes.txt"]).items()))
-    test = _test_part(files["train_test_split.txt"], images)
-    ids = sorted(images, key=lambda image: test[image])  # stable: the order of images.txt within a part
-    paths = _paths({image: images[image] for image in ids})
-    present, certainty, longer = _labels(files["image_attribute_labels.txt"], ids, list(attributes))
+    faults = Faults(folder.name)
+    images = _numbered(files["images.txt"], faults)
+    attributes = dict(sorted(_numbered(files["attributes.txt"], faults).items()))
+    faults.stop()  # the other files are about these ids
+    test = _test_part(files["train_test_split.txt"], images, faults)
+    ids = sorted(images, key=lambda image: test.get(image, 0))  # stable: the order of images.txt within a part
+    paths = _paths({image: images[image] for image in ids}, faults)
+    present, certainty, longer = _labels(files["image_attribute_labels.txt"], ids, list(attributes), faults)
+    on_disk = layout.pictures(folder / "images")
+    there = set(on_disk)
+    found: list[str] = []
+    try:
+        if paths:
+            found = layout.match(paths, on_disk, "images", settings.bad_images)
+    except SourceError as error:
+        faults.join(error)
+    faults.stop()
+    missing = [path for path, file in zip(paths, found, strict=True) if file not in there]
 
     known = (certainty >= settings.least_certainty) & (certainty <= max(CERTAINTIES))
     scored = known | (settings.least_certainty == min(CERTAINTIES))
-    on_disk = layout.pictures(folder / "images")
-    found = layout.match(paths, on_disk, "images", settings.bad_images)
-    there = set(on_disk)
     official = np.array([test[image] for image in ids], np.uint8)
     table = Table(
         classes=tuple(attributes.values()),
@@ -83,6 +93,8 @@ def read(settings: Settings, root: Path) -> Dataset:
         warnings.append("this is not the whole of CUB-200-2011: figures of papers do not compare with it")
     if odd:
         warnings.append(f"{odd} labels have a certainty other than 1 to 4: unknown, unless certainty is ignored")
+    if unread := layout.unread(folder / "images"):
+        warnings.append(f"{len(unread)} pictures of endings that are not read were left out: {layout.some(unread)}")
     report = {
         "folder": folder.name,
         "edition": "{} training and {} test images, {} attributes".format(*counts)
@@ -102,7 +114,7 @@ def read(settings: Settings, root: Path) -> Dataset:
             "present_but_unknown": int((present & ~scored).sum()),
         },
         "pictures": {
-            "missing": layout.counted([path for path, file in zip(paths, found, strict=True) if file not in there]),
+            "missing": layout.counted(missing),
             "in_no_list": len(there.difference(found)),
         },
         "warnings": warnings,
@@ -163,54 +175,52 @@ def _files(root: Path) -> dict[str, Path]:
     return files
 
 
-def _numbered(path: Path) -> dict[int, str]:
-    """Read lines of an id and a name.
+def _numbered(path: Path, faults: Faults) -> dict[int, str]:
+    """Read lines of an id and a name, noting lines that are something else, and ids or names that are there twice.
 
     Returns:
         Id -> name, in the order of the file.
 
     Raises:
-        SourceError: a line is something else, an id or a name is there twice, or there is no line.
+        SourceError: the file cannot be read, or holds no line.
     """
     names: dict[int, str] = {}
-    wrong: list[str] = []
+    empty = True
     for where, (number, *words) in layout.fields(path):
+        empty = False
         if not _is_id(number) or not words or int(number) in names:
-            wrong.append(f"{where} {' '.join([number, *words])!r}")
+            faults.add("lines are no new id with a name", f"{where} {' '.join([number, *words])!r}", path.name)
         else:
             names[int(number)] = " ".join(words)
-    if wrong:
-        raise SourceError(f"{path.name}: {len(wrong)} lines are no new id with a name: {layout.some(wrong)}")
-    if not names:
+    if empty:
         raise SourceError(f"{path.name} is empty")
-    if twice := [name for name, count in Counter(names.values()).items() if count > 1]:
-        raise SourceError(f"{path.name}: {len(twice)} names are there twice: {layout.some(twice)}")
+    for name, count in Counter(names.values()).items():
+        if count > 1:
+            faults.add("names are there twice", name, path.name)
     return names
 
 
-def _test_part(path: Path, images: dict[int, str]) -> dict[int, int]:
-    """Read which images are for test.
+def _test_part(path: Path, images: dict[int, str], faults: Faults) -> dict[int, int]:
+    """Read which images are for test, noting lines that are something else, and images that are not there once.
 
     Returns:
         Image id -> 0 training, 1 test: the contrary of the file.
 
     Raises:
-        SourceError: a line is something else, or an image is not there once.
+        SourceError: the file cannot be read.
     """
+    kind = "lines are not the id of an image of images.txt and 1 (training) or 0 (test)"
     test: dict[int, int] = {}
-    wrong: list[str] = []
+    clean = True
     for where, words in layout.fields(path):
         if len(words) != 2 or words[1] not in ("0", "1") or not _is_id(words[0]) or int(words[0]) not in images:
-            wrong.append(f"{where} {' '.join(words)!r}")
+            faults.add(kind, f"{where} {' '.join(words)!r}", path.name)
+            clean = False
         elif test.setdefault(int(words[0]), 1 - int(words[1])) != 1 - int(words[1]):
-            wrong.append(f"{where} {' '.join(words)!r}, the contrary of above")
-    if wrong:
-        raise SourceError(
-            f"{path.name}: {len(wrong)} lines are not the id of an image of images.txt and 1 (training) or 0 (test):"
-            f" {layout.some(wrong)}"
-        )
-    if absent := [str(image) for image in images if image not in test]:
-        raise SourceError(f"{path.name}: {len(absent)} images of images.txt are missing: {layout.some(absent)}")
+            faults.add(kind, f"{where} {' '.join(words)!r}, the contrary of above", path.name)
+    for image in images:
+        if clean and image not in test:  # a faulty line may be what is lacking
+            faults.add("images of images.txt are missing", str(image), path.name)
     return test
 
 
@@ -218,88 +228,78 @@ def _is_id(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= DIGITS
 
 
-def _paths(images: dict[int, str]) -> list[str]:
-    """Bring the names of images to the form of `relative_path`.
+def _paths(images: dict[int, str], faults: Faults) -> list[str]:
+    """Bring the names of images to the form of `relative_path`, noting those that are absolute or climb.
 
     Returns:
-        The paths, in the order of `images`.
-
-    Raises:
-        SourceError: paths are absolute or climb out of their folder.
+        The paths, in the order of `images`; none where one of them is faulty.
     """
     paths: list[str] = []
-    wrong: list[str] = []
     for image, name in images.items():
         try:
             paths.append(relative_path(name))
         except ValueError as error:
-            wrong.append(f"image {image}: {error}")
-    if wrong:
-        raise SourceError(f"{len(wrong)} images of images.txt have no usable path: {layout.some(wrong)}")
-    return paths
+            faults.add("images have no usable path", f"image {image}: {error}", "images.txt")
+    return paths if len(paths) == len(images) else []
 
 
 # ---------------------------------------------------------------------------------------------- labels
-def _labels(path: Path, images: list[int], attributes: list[int]) -> tuple[np.ndarray, np.ndarray, list[int]]:
+def _labels(
+    path: Path, images: list[int], attributes: list[int], faults: Faults
+) -> tuple[np.ndarray, np.ndarray, list[int]]:
     """Read the labels: 3,677,856 lines in the whole dataset, so in blocks of bytes rather than line by line.
 
     Args:
         path: The file.
         images: N image ids, in the order of rows.
         attributes: A attribute ids, in the order of columns.
+        faults: Lines that are something else, or of an image or attribute that no list has, are noted here, and pairs
+            that are not there once.
 
     Returns:
         (N, A) bool whether the attribute is present, (N, A) int32 certainties, and the numbers of the lines with more
-        than five fields.
+        than five fields; labels that are not there mean nothing.
 
     Raises:
-        SourceError: a line is something else, is of an image or attribute that no list has, or a pair is not there
-            once.
+        SourceError: the file cannot be read.
     """
+    faulty = "lines are not an image id, an attribute id, 1 or 0, and a certainty"
+    strange = "lines are of images or attributes that images.txt and attributes.txt lack"
     cells: list[np.ndarray] = []
     values: list[np.ndarray] = []
     longer: list[int] = []
-    wrong: list[str] = []
-    foreign: list[str] = []
-    above = 0  # lines before the block
+    above, clean = 0, True  # lines before the block, whether each is a label
     for block in _blocks(path):
         found, lines, lengths, good = _parse(block)
         good &= found[:, 2] <= 1
         longer += (above + 1 + lines[lengths > FIELDS + 1]).tolist()
         texts = block.split(b"\n") if not good.all() else []
-        wrong += [
-            f"line {above + 1 + line} {texts[line].strip().decode('utf-8', 'replace')!r}" for line in lines[~good]
-        ]
+        for line in lines[~good]:
+            text = texts[line].strip().decode("utf-8", "replace")
+            faults.add(faulty, f"line {above + 1 + line} {text!r}", path.name)
         row, image_known = _places(found[:, 0], images)
         column, attribute_known = _places(found[:, 1], attributes)
-        foreign += [
-            f"line {above + 1 + lines[place]} (image {found[place, 0]}, attribute {found[place, 1]})"
-            for place in np.flatnonzero(good & ~(image_known & attribute_known))
-        ]
+        known = image_known & attribute_known
+        for place in np.flatnonzero(good & ~known):
+            what = f"image {found[place, 0]}, attribute {found[place, 1]}"
+            faults.add(strange, f"line {above + 1 + lines[place]} ({what})", path.name)
+        clean &= bool((good & known).all())
+        row, column, found = row[good & known], column[good & known], found[good & known]
         cells.append(row * len(attributes) + column)
         values.append(found[:, 2:])
         above += block.count(b"\n")
-    if wrong:
-        raise SourceError(
-            f"{path.name}: {len(wrong)} lines are not an image id, an attribute id, 1 or 0, and a certainty:"
-            f" {layout.some(wrong)}"
-        )
-    if foreign:
-        raise SourceError(
-            f"{path.name}: {len(foreign)} lines are of images or attributes that images.txt and attributes.txt lack:"
-            f" {layout.some(foreign)}"
-        )
     place = np.concatenate(cells) if cells else np.zeros(0, np.int64)
     times = np.bincount(place, minlength=len(images) * len(attributes)).reshape(len(images), len(attributes))
-    faults = []
-    for what, cases in (("missing", times == 0), ("there more than once", times > 1)):
-        if len(pairs := np.argwhere(cases)):
-            first = [f"image {images[row]}, attribute {attributes[column]}" for row, column in pairs[: layout.SHOWN]]
-            faults.append(f"{len(pairs)} pairs of image and attribute are {what}, first: {'; '.join(first)}")
-    if faults:
-        raise SourceError("\n".join(f"{path.name}: {fault}" for fault in faults))
+    for kind, cases in (
+        ("images lack attributes", (times == 0) & clean),  # a faulty line may be what is lacking
+        ("images have attributes more than once", times > 1),
+    ):
+        for row in np.flatnonzero(cases.any(axis=1)):
+            pairs = [str(attributes[column]) for column in np.flatnonzero(cases[row])]
+            faults.add(kind, f"image {images[row]}: {layout.some(pairs)}", path.name)
     table = np.empty((times.size, 2), np.int32)
-    table[place] = np.concatenate(values)
+    if cells:
+        table[place] = np.concatenate(values)
     present, certainty = table.T.reshape(2, *times.shape)
     return present == 1, certainty, longer
 

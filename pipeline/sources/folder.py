@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from pipeline import layout, own_data
-from pipeline.own_data import WORDS, Faults, OwnData, Row
+from pipeline.layout import Faults
+from pipeline.own_data import WORDS, OwnData, Row
 from pipeline.table import Dataset, SourceError
 
 
@@ -72,12 +73,17 @@ def read(settings: Settings, root: Path) -> Dataset:
     if settings.same_name == "merge":
         rows = [row for group in groups.values() for row in _merged(folder, group, faults)]
 
+    if loose and not rows:
+        raise SourceError(f"{folder.name}: no picture lies in a class's folder: {layout.some(loose)}")
     data = own_data.dataset(
         settings, folder, rows, faults, classes=wanted, found=pictures, closed=False, exhaustive=False
     )
     data.report["same_name"] = {"policy": settings.same_name, "names": len(shared)}
     data.report["pictures_in_no_class_folder"] = layout.counted(loose)
     data.report["folders_not_in_classes"] = left_out
+    if words and not settings.split_folders:
+        beside = f"{layout.some(sorted(words))} beside {layout.some(sorted(tops - words))}"
+        data.report["warnings"].append(f"folders called as splits are taken for classes: {beside}")
     if loose:
         data.report["warnings"].append(
             f"{len(loose)} pictures lie in no class's folder and were left out: {layout.some(loose)}"

@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pipeline import layout, own_data
-from pipeline.own_data import WORDS, Faults, OwnData, Row
+from pipeline.layout import Faults
+from pipeline.own_data import WORDS, OwnData, Row
 from pipeline.table import Dataset, SourceError
+
+SHOWN = 40  # characters of a value in a message
 
 
 class Settings(OwnData):
@@ -23,7 +26,7 @@ class Settings(OwnData):
     path_key: str
     """Key of the pictures' paths, relative to `root`."""
     labels_key: str
-    """Key of the labels that apply: a list of names, or one name."""
+    """Key of the labels that apply: a list of names, or a text, which is one name, whatever marks are in it."""
     absent_key: str | None
     """Key of the labels known not to apply, which an object may lack; null: there is none."""
     exhaustive: bool
@@ -51,7 +54,7 @@ def read(settings: Settings, root: Path) -> Dataset:
     rows: list[Row] = []
     ignored: dict[str, None] = {}
     keys = {settings.path_key, settings.labels_key, settings.absent_key, settings.split_key}
-    for where, entry in _entries(file):
+    for where, entry in entries(file):
         if not isinstance(entry, dict):
             faults.add("entries are no objects", f"{where} ({type(entry).__name__})")
             continue
@@ -59,11 +62,10 @@ def read(settings: Settings, root: Path) -> Dataset:
         path, labels = entry.get(settings.path_key), _names(entry.get(settings.labels_key))
         absent = _names(entry.get(settings.absent_key, []))
         if not isinstance(path, str):
-            faults.add(f"entries have no text under {settings.path_key!r}", where)
-        if labels is None:
-            faults.add(f"entries have no name or list of names under {settings.labels_key!r}", where)
-        if absent is None:
-            faults.add(f"entries have no name or list of names under {settings.absent_key!r}", where)
+            faults.add(f"entries have no text under {settings.path_key!r}", f"{where} {_short(path)}")
+        for key, found in ((settings.labels_key, labels), (settings.absent_key, absent)):
+            if found is None:
+                faults.add(f"entries have no name or list of names under {key!r}", f"{where} {_short(entry.get(key))}")
         split = None
         if settings.split_key is not None:
             word = entry.get(settings.split_key)
@@ -104,13 +106,25 @@ def fingerprint(settings: Settings, root: Path) -> str:
     return layout.state({Path(settings.file).name: folder / settings.file}, {".": folder})
 
 
-def _entries(file: Path) -> Iterator[tuple[str, Any]]:
-    """Yield where each entry is, and what it holds.
+def entries(file: Path) -> Iterator[tuple[str, Any]]:
+    """Read a list, or one entry a line.
+
+    Args:
+        file: The file.
+
+    Yields:
+        Where the entry is, and what it holds.
 
     Raises:
-        SourceError: the file is missing, not UTF-8 text or not JSON, or an object has a key twice.
+        SourceError: the file is missing, not UTF-8 text or not JSON, or an object has a key twice; or it is one object
+            about many images.
     """
     text = layout.read_text(file)
+    if (keys := _one_object(text)) is not None:
+        raise SourceError(
+            f"{file.name}: one object, with the keys {layout.some(keys)}; expected is a list of objects, or one object "
+            "a line, each with the path of a picture and its labels"
+        )
 
     def load(text: str, where: str) -> Any:
         try:
@@ -124,6 +138,23 @@ def _entries(file: Path) -> Iterator[tuple[str, Any]]:
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             yield f"line {number}", load(line, f"line {number}: ")
+
+
+def _one_object(text: str) -> list[str] | None:
+    """Return the keys of an object that is the whole text and no entry, as no value names a picture; else None."""
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError):  # lines, or a fault, which is named when they are read
+        return None
+    values = [value.strip().lower() for value in whole.values() if isinstance(value, str)]
+    return None if any(value.endswith(layout.ENDINGS) for value in values) else list(whole)
+
+
+def _short(value: Any) -> str:
+    """Return a value for a message."""
+    return f"({text})" if len(text := repr(value)) <= SHOWN else f"({text[:SHOWN]}...)"
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

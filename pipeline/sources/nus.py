@@ -13,14 +13,15 @@ import codecs
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
 from pipeline import layout
+from pipeline.layout import Faults
 from pipeline.table import Dataset, SourceError, Table, relative_path
 
 PARTS = {"train": ("train", "Train"), "test": ("val", "Test")}  # part -> its name in arrays, in official files
@@ -65,33 +66,35 @@ def read(settings: Settings, root: Path) -> Dataset:
 
     Raises:
         SourceError: a file or picture is missing or faulty, lists contradict each other, or nothing says which images
-            are for training and which for test; the message names the setting, file, line or image.
+            are for training and which for test; the message names the setting, file, line or image, of all faults that
+            can be found beside each other.
     """
     folder = layout.raw_folder(settings, root)
     classes, named_by, files = _files(folder, settings)
     place = _picture_folder(folder)
-    paths: list[str] = []
-    labels: list[np.ndarray] = []
-    official: list[int] = []
-    parts: dict[str, dict[str, Any]] = {}
-    for number, part in enumerate(PARTS):
-        images, cells = (_array_part if settings.layout == "formatted" else _list_part)(files, part, classes)
-        rows = _distinct(images, cells, part)
-        paths += [images[row] for row in rows]
-        labels.append(cells[rows])
-        official += [number] * len(rows)
-        parts[part] = {
-            "listed": len(images),
-            "repeated": len(images) - len(rows),
-            "without_positive": int((~labels[-1].any(axis=1)).sum()),
-        }
-    if both := [path for path, count in Counter(paths).items() if count > 1]:
-        raise SourceError(f"{len(both)} images are in the train and in the test part: {layout.some(both)}")
+    faults = Faults(folder.name)
+    part_of = _array_part if settings.layout == "formatted" else _list_part
+    listed = {part: part_of(files, part, classes, faults) for part in PARTS}
+    rows = {part: _distinct(*listed[part], part, faults) for part in PARTS}
+    paths = [listed[part][0][row] for part in PARTS for row in rows[part]]
+    labels = [listed[part][1][rows[part]] for part in PARTS]
+    official = [number for number, part in enumerate(PARTS) for _ in rows[part]]
+    for path, count in Counter(paths).items():
+        if count > 1:
+            faults.add("images are in the train and in the test part", path)
 
     on_disk = layout.pictures(place)
     flat = not any("/" in file for file in on_disk)
-    found = layout.match(_file_names(paths) if flat else paths, on_disk, place.name, settings.bad_images)
     there = set(on_disk)
+    found: list[str] = []
+    wanted = list(dict.fromkeys(paths))  # each once, whatever the lists say
+    try:
+        if wanted:
+            names = _file_names(wanted) if flat else wanted
+            found = layout.match(names, on_disk, place.name, settings.bad_images)
+    except SourceError as error:
+        faults.join(error)
+    faults.stop()
     missing = [path for path, file in zip(paths, found, strict=True) if file not in there]
     table = Table(
         classes=classes,
@@ -101,6 +104,14 @@ def read(settings: Settings, root: Path) -> Dataset:
         split=layout.split(official, settings),
         official=np.array(official, np.uint8),
     )
+    parts = {
+        part: {
+            "listed": len(listed[part][0]),
+            "repeated": len(listed[part][0]) - len(rows[part]),
+            "without_positive": int((~cells.any(axis=1)).sum()),
+        }
+        for part, cells in zip(PARTS, labels, strict=True)
+    }
     copy = edition(parts["train"]["listed"], parts["test"]["listed"])
     warnings = []
     if copy is None:
@@ -111,6 +122,8 @@ def read(settings: Settings, root: Path) -> Dataset:
         warnings.append(
             f"{len(missing)} images have no file; with their rows left out, later rows draw other labels than published"
         )
+    if unread := layout.unread(place):
+        warnings.append(f"{len(unread)} pictures of endings that are not read were left out: {layout.some(unread)}")
     report = {
         "folder": folder.name,
         "layout": settings.layout,
@@ -287,37 +300,76 @@ def _list_files(folder: Path) -> dict[str, Path]:
 
 
 # ---------------------------------------------------------------------------------------------- what is in them
-def _array_part(files: dict[str, Path], part: str, classes: tuple[str, ...]) -> tuple[list[str], np.ndarray]:
-    """Read the two arrays of one part.
+def _gathered(faults: Faults, read: Callable[[Path], np.ndarray], path: Path) -> np.ndarray | None:
+    """Return what is read of a file; None where it cannot be used, which is noted."""
+    try:
+        return read(path)
+    except SourceError as error:
+        faults.join(error)
+        return None
+
+
+def _array_part(
+    files: dict[str, Path], part: str, classes: tuple[str, ...], faults: Faults
+) -> tuple[list[str], np.ndarray]:
+    """Read the two arrays of one part, noting an array that is not what it must be, and two that do not fit.
 
     Returns:
-        N paths, and (N, C) int8 labels.
-
-    Raises:
-        SourceError: an array is not what it must be, or they do not fit each other or the class names.
+        N paths, and (N, C) int8 labels; none, or zeros, where there are faults.
     """
     names = [f"formatted_{PARTS[part][0]}_{what}.npy" for what in ("images", "labels")]
-    images, labels = (_array(files[name]) for name in names)
+    images = _gathered(faults, _image_array, files[names[0]])
+    labels = _gathered(faults, _label_array, files[names[1]])
+    if images is not None and labels is not None and labels.shape != (len(images), len(classes)):
+        fit = f"there are {len(images)} images in {names[0]} and {len(classes)} class names"
+        shape = f"{labels.shape[0]} rows and {labels.shape[1]} columns"
+        faults.join(SourceError(f"{names[1]} has {shape}, but {fit}"))
+        labels = None
+    rows = [] if images is None else enumerate(images.tolist())
+    paths = _paths(names[0], [(f"{names[0]} row {row}", text) for row, text in rows], faults)
+    if labels is None or not paths:
+        labels = np.zeros((len(paths), len(classes)), np.int8)
+    return paths, labels
+
+
+def _image_array(path: Path) -> np.ndarray:
+    """Read the array of paths.
+
+    Returns:
+        (N,) strings.
+
+    Raises:
+        SourceError: it is something else, empty, or holds bytes that are no text.
+    """
+    images = _array(path)
     if images.ndim != 1 or images.dtype.kind not in "US":
-        raise SourceError(f"{names[0]} is {images.dtype} of shape {images.shape}, expected a row of strings")
+        raise SourceError(f"{path.name} is {images.dtype} of shape {images.shape}, expected a row of strings")
+    if not len(images):
+        raise SourceError(f"{path.name} lists no image")
+    try:
+        return np.char.decode(images, "utf-8") if images.dtype.kind == "S" else images
+    except UnicodeDecodeError as error:
+        raise SourceError(f"{path.name} holds bytes that are no UTF-8 text ({error})") from error
+
+
+def _label_array(path: Path) -> np.ndarray:
+    """Read the array of labels.
+
+    Returns:
+        Two axes, int8.
+
+    Raises:
+        SourceError: it is something else, or cells are neither 0 nor 1.
+    """
+    labels = _array(path)
     if labels.ndim != 2 or labels.dtype.kind not in "biuf":
-        raise SourceError(f"{names[1]} is {labels.dtype} of shape {labels.shape}, expected numbers, images x classes")
-    if labels.shape != (len(images), len(classes)):
-        raise SourceError(
-            f"{names[1]} has {labels.shape[0]} rows and {labels.shape[1]} columns, but there are {len(images)} images"
-            f" in {names[0]} and {len(classes)} class names"
-        )
+        raise SourceError(f"{path.name} is {labels.dtype} of shape {labels.shape}, expected numbers, images x classes")
     present = labels == 1
     if len(wrong := np.argwhere(~present & (labels != 0))):
-        cells = [f"row {row}, column {column} is {labels[row, column]}" for row, column in wrong[: layout.SHOWN + 1]]
-        raise SourceError(f"{names[1]}: {len(wrong)} cells are neither 0 nor 1: {layout.some(cells)}")
-    if images.dtype.kind == "S":
-        try:
-            images = np.char.decode(images, "utf-8")
-        except UnicodeDecodeError as error:
-            raise SourceError(f"{names[0]} holds bytes that are no UTF-8 text ({error})") from error
-    rows = ((f"{names[0]} row {row}", text) for row, text in enumerate(images.tolist()))
-    return _paths(names[0], rows), present.astype(np.int8)
+        cells = [f"row {row}, column {column} is {labels[row, column]}" for row, column in wrong[: layout.SHOWN]]
+        more = f" and {len(wrong) - len(cells)} more" if len(wrong) > len(cells) else ""
+        raise SourceError(f"{path.name}: {len(wrong)} cells are neither 0 nor 1: {', '.join(cells)}{more}")
+    return present.astype(np.int8)
 
 
 def _array(path: Path) -> np.ndarray:
@@ -347,32 +399,34 @@ def _array(path: Path) -> np.ndarray:
     return array
 
 
-def _list_part(files: dict[str, Path], part: str, classes: tuple[str, ...]) -> tuple[list[str], np.ndarray]:
-    """Read the image list and the label files of one part.
+def _list_part(
+    files: dict[str, Path], part: str, classes: tuple[str, ...], faults: Faults
+) -> tuple[list[str], np.ndarray]:
+    """Read the image list and the label files of one part, noting what is empty, faulty, or does not fit the list.
 
     Returns:
-        N paths, and (N, C) int8 labels.
+        N paths, and (N, C) int8 labels; none, or zeros, where there are faults.
 
     Raises:
-        SourceError: the list is empty or holds something else, or a label file does not fit it.
+        SourceError: the list cannot be read.
     """
     suffix = PARTS[part][1]
     name = f"{suffix}Imagelist.txt"
-    lines = enumerate(layout.read_text(files[name]).split("\n"), start=1)
-    paths = _paths(name, ((f"{name}:{number}", text) for number, text in lines if text.strip()))
+    lines = [line for line in enumerate(layout.read_text(files[name]).split("\n"), start=1) if line[1].strip()]
+    if not lines:
+        faults.join(SourceError(f"{name} lists no image"))
+    paths = _paths(name, [(f"{name}:{number}", text) for number, text in lines], faults)
     labels = np.zeros((len(paths), len(classes)), np.int8)
-    misfits = []
     for column, concept in enumerate(classes):
-        values = _label_file(files[f"Labels_{concept}_{suffix}.txt"])
-        if len(values) == len(paths):
+        file = files[f"Labels_{concept}_{suffix}.txt"]
+        values = _gathered(faults, _label_file, file)
+        if values is None or not lines:
+            continue
+        if len(values) != len(lines):
+            kind = f"label files do not hold one label for each of the {len(lines)} images of {name}"
+            faults.add(kind, f"{file.name} ({len(values)})")
+        elif paths:
             labels[:, column] = values
-        else:
-            misfits.append(f"Labels_{concept}_{suffix}.txt ({len(values)})")
-    if misfits:
-        raise SourceError(
-            f"{len(misfits)} label files do not hold one label for each of the {len(paths)} images of {name}:"
-            f" {layout.some(misfits)}"
-        )
     return paths, labels
 
 
@@ -400,51 +454,39 @@ def _label_file(path: Path) -> np.ndarray:
     return (np.frombuffer(b"".join(lines), np.uint8) - ord("0")).astype(np.int8)
 
 
-def _paths(name: str, entries: Iterable[tuple[str, str]]) -> list[str]:
+def _paths(name: str, entries: Sequence[tuple[str, str]], faults: Faults) -> list[str]:
     """Bring paths to the form in which they count from the folder of the pictures.
 
     Args:
         name: The file that holds them.
         entries: Where each stands in it, and its text.
+        faults: Paths that are absolute or climb out of their folder are noted here.
 
     Returns:
-        The paths, in NFC with forward slashes.
-
-    Raises:
-        SourceError: there is none, or paths are absolute or climb out of their folder.
+        The paths, in NFC with forward slashes; none where one of them is faulty.
     """
     paths: list[str] = []
-    wrong: list[str] = []
     for where, text in entries:
         try:
             paths.append(relative_path(_ABOVE.sub("", text.strip())))
         except ValueError as error:
-            wrong.append(f"{where}: {error}")
-    if wrong:
-        raise SourceError(f"{len(wrong)} images of {name} have no usable path: {layout.some(wrong)}")
-    if not paths:
-        raise SourceError(f"{name} lists no image")
-    return paths
+            faults.add("images have no usable path", f"{where}: {error}", name)
+    return paths if len(paths) == len(entries) else []
 
 
-def _distinct(images: list[str], cells: np.ndarray, part: str) -> list[int]:
+def _distinct(images: list[str], cells: np.ndarray, part: str, faults: Faults) -> list[int]:
     """Return the rows that are left when images that are listed again with the same labels count once.
 
-    Raises:
-        SourceError: an image is listed again with other labels.
+    Images that are listed again with other labels are noted.
     """
     first: dict[str, int] = {}
     rows: list[int] = []
-    conflicts: list[str] = []
     for row, image in enumerate(images):
         if (earlier := first.setdefault(image, row)) == row:
             rows.append(row)
-        elif (cells[earlier] != cells[row]).any():
-            conflicts.append(image)
-    if conflicts:
-        raise SourceError(
-            f"{len(conflicts)} images of {part} are listed again with other labels: {layout.some(conflicts)}"
-        )
+        elif len(differ := np.flatnonzero(cells[earlier] != cells[row])):
+            where = f"{image} (rows {earlier} and {row}, {len(differ)} classes)"
+            faults.add(f"images of {part} are listed again with other labels", where)
     return rows
 
 

@@ -1,7 +1,9 @@
 """PASCAL VOC: class lists `ImageSets/Main/<class>_{train,val}.txt`, or the objects of `Annotations/<id>.xml`.
 
 A label is 1 present, -1 absent, 0 where all objects of the class are "difficult". The official train list becomes the
-training part (cut in train and val), the official val list the test part.
+training part (cut in train and val), the official val list the test part. Where objects lie is read from the
+annotations in both cases; a class that non-difficult objects make present is measured on these alone, and difficult
+ones count only where the setting makes them present.
 Source: Everingham et al., VOC2012 development kit, sections on image sets and annotations; the table follows Cole et
 al., CVPR 2021, elijahcole/single-positive-multi-label @89152d5, preproc/format_pascal.py.
 Differs: the label of a difficult cell is a setting (theirs: negative); faulty lists are errors, no line is skipped.
@@ -10,15 +12,17 @@ Differs: the label of a difficult cell is a setting (theirs: negative); faulty l
 import os
 import re
 import unicodedata
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from xml.etree.ElementTree import ParseError
+from xml.etree.ElementTree import Element, ParseError
 
 import numpy as np
 from defusedxml import ElementTree
 from pydantic import Field
 
 from pipeline import layout
+from pipeline.layout import Faults
 from pipeline.table import Dataset, SourceError, Table
 
 PARTS = ("train", "val")  # the official lists; their places are the numbers of `official`
@@ -38,7 +42,30 @@ class Settings(layout.Cut):
     """What label 0 means: `negative` (the papers), `positive`, or `ignore`: absent, and left out of metrics."""
     classes: Annotated[list[str], Field(min_length=1)] | None
     """Class names in column order; null: those that have a `<class>_train.txt`, alphabetically, or, with
-    `annotations`, the twenty of VOC. An object of a name that is neither here nor VOC's is an error."""
+    `annotations`, the twenty of VOC. There, an object of a name that is neither here nor VOC's is an error."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the annotations of N images hold; of M objects of the C classes.
+
+    Args:
+        values: (N, C) int8: 1 where an object of the class is not difficult, 0 where all are, -1 where there is none.
+        rows: (M,) image of each object.
+        columns: (M,) class of each object.
+        marks: (M,) 1, or 0 if the object is difficult.
+        boxes: (M, 4) float64 left, top, right and bottom, in pixels from the picture's corner; NaN where not given.
+        sizes: (M, 2) float64 width and height of the object's picture; NaN where not given.
+        unknown: Names that are neither wanted nor VOC's -> files of their objects.
+    """
+
+    values: np.ndarray
+    rows: np.ndarray
+    columns: np.ndarray
+    marks: np.ndarray
+    boxes: np.ndarray
+    sizes: np.ndarray
+    unknown: dict[str, list[str]]
 
 
 def read(settings: Settings, root: Path) -> Dataset:
@@ -55,81 +82,107 @@ def read(settings: Settings, root: Path) -> Dataset:
 
     Raises:
         SourceError: the folder, a list, an annotation or a picture is missing or faulty, or lists contradict each
-            other; the message names the setting, file, line or id.
+            other; the message names the setting, file, line or id of all that is wrong.
     """
     folder = find_folder(layout.raw_folder(settings, root))
     lists = folder / "ImageSets" / "Main"
-    files = _class_files(lists, settings.classes) if settings.labels == "lists" else {}
-    classes = tuple(files) or _annotated_classes(settings.classes)
+    faults = Faults(folder.name)
+    files = _class_files(lists, settings.classes, faults) if settings.labels == "lists" else {}
+    classes = tuple(files) if settings.labels == "lists" else _wanted(settings.classes, faults) or CLASSES
+    listed = {part: _image_list(lists / f"{part}.txt", faults) for part in PARTS}
+    both = set(listed["train"][0]).intersection(listed["val"][0])
+    for name in (name for name in listed["val"][0] if name in both):
+        faults.add("images are in train.txt too", name, "val.txt")
+    ids = [name for order, _ in listed.values() for name in order]
+    place = np.repeat(range(len(PARTS)), [len(order) for order, _ in listed.values()])  # (N,) as `official`
+
+    repeated = {part: count for part, (_, count) in listed.items()}
+    bare: dict[str, list[str]] = {part: [] for part in PARTS}
+    of_boxes = faults if settings.labels == "annotations" else Faults(folder.name)
+    found = _annotations(folder / "Annotations", ids, classes, of_boxes)
+    if settings.labels == "annotations":
+        values = found.values
+        for name, where in found.unknown.items():
+            told = f"{name!r} in {len(where)} objects, first in {where[0]}"
+            faults.add("names are no class (name all of them under `classes`)", told, "Annotations")
+    else:
+        values = np.full((len(ids), len(classes)), -1, np.int8)  # 1, 0 or -1 as in the files
+        for number, part in enumerate(PARTS):
+            for column, name in enumerate(classes):
+                if part in files[name]:
+                    labels, extra, has_labels = _class_list(files[name][part], listed[part][0], faults)
+                    values[place == number, column] = labels
+                    repeated[part] += extra
+                    bare[part] += [] if has_labels else [name]
+
     pictures = _pictures(folder / "JPEGImages")
+    present = _present(values, settings.difficult)
+    kept = np.count_nonzero(present, axis=1) > 0
+    empty = [] if faults else [part for number, part in enumerate(PARTS) if not kept[place == number].any()]
+    for part in empty:
+        faults.join(SourceError(f"{part}.txt: none of its {len(listed[part][0])} images has a positive label"))
+    rows = sorted(np.flatnonzero(kept), key=lambda row: (place[row], pictures.get(ids[row], [ids[row]])[0]))
+    missing = [ids[row] for row in rows if ids[row] not in pictures]
+    if settings.bad_images == "stop" or len(missing) == len(rows):
+        for name in missing:
+            faults.add(f"of {len(rows)} images have no file", name, "JPEGImages")
+    for row in rows:
+        if len(pictures.get(ids[row], [])) > 1:
+            faults.add("images have several files", " = ".join(pictures[ids[row]]), "JPEGImages")
+    faults.stop()
 
-    ids: list[str] = []
-    labels: list[np.ndarray] = []
-    official: list[int] = []
-    parts: dict[str, Any] = {}
-    listed: set[str] = set()
-    for place, part in enumerate(PARTS):
-        order, repeated = _image_list(lists / f"{part}.txt")
-        if both := [name for name in order if name in listed]:
-            raise SourceError(f"{part}.txt: {len(both)} images are in train.txt too: {layout.some(both)}")
-        listed.update(order)
-        values = np.empty((len(order), len(classes)), np.int8)  # 1, 0 or -1 as in the files
-        bare = []
-        if settings.labels == "annotations":
-            values[:] = _annotations(folder / "Annotations", order, classes)
-        for column, name in enumerate(files):
-            values[:, column], extra, has_labels = _class_list(files[name][part], order)
-            repeated += extra
-            if not has_labels:
-                bare.append(name)
-        kept = _present(values, settings.difficult).any(axis=1)
-        if not kept.any():
-            raise SourceError(f"{part}.txt: none of its {len(order)} images has a positive label")
-        rows = sorted(np.flatnonzero(kept), key=lambda row: pictures.get(order[row], [order[row]])[0])
-        ids += [order[row] for row in rows]
-        labels.append(values[rows])
-        official += [place] * len(rows)
-        dropped = sorted(order[row] for row in np.flatnonzero(~kept))
-        parts[part] = {
-            "listed": len(order),
-            "kept": len(rows),
-            "skipped_without_positive": layout.counted(dropped),
-            "difficult_cells": dict(zip(classes, (values[rows] == 0).sum(axis=0).tolist(), strict=True)),
-            "repeated_lines": repeated,
-            "classes_listing_positives_only": bare,
-        }
-
-    unlisted = len(pictures.keys() - listed)
-    missing = [name for name in ids if name not in pictures]
-    if missing and (settings.bad_images == "stop" or len(missing) == len(ids)):
-        raise SourceError(f"JPEGImages: {len(missing)} of {len(ids)} images have no file: {layout.some(missing)}")
-    pictures |= {name: [f"{name}.jpg"] for name in missing}  # whoever opens it drops its row
-    if twins := [" = ".join(pictures[name]) for name in ids if len(pictures[name]) > 1]:
-        raise SourceError(f"JPEGImages: {len(twins)} images have several files: {layout.some(twins)}")
-
-    values = np.concatenate(labels)
+    # whoever opens a missing picture drops its row
+    chosen = [pictures.get(ids[row], [f"{ids[row]}.jpg"])[0] for row in rows]
     table = Table(
         classes=classes,
-        paths=tuple("JPEGImages/" + unicodedata.normalize("NFC", pictures[name][0]) for name in ids),
-        truth=_present(values, settings.difficult).astype(np.int8),
-        scored=(values != 0) | (settings.difficult != "ignore"),
-        split=layout.split(official, settings),
-        official=np.array(official, np.uint8),
+        paths=tuple("JPEGImages/" + unicodedata.normalize("NFC", name) for name in chosen),
+        truth=present[rows].astype(np.int8),
+        scored=(values[rows] != 0) | (settings.difficult != "ignore"),
+        split=layout.split(place[rows], settings),
+        official=place[rows].astype(np.uint8),
     )
+    warnings = [
+        f"{part}: lists of {', '.join(names)} hold ids without labels and were read as lists of positives"
+        for part, names in bare.items()
+        if names
+    ]
+    row_of = np.full(len(ids), -1)
+    row_of[rows] = np.arange(len(rows))
+    counts = (found.marks == found.values[found.rows, found.columns]) & (row_of[found.rows] >= 0)
+    counts &= (found.marks == 1) | (settings.difficult == "positive")
+    try:
+        of_boxes.stop()
+        objects, boxes, told = layout.objects(
+            table, row_of[found.rows[counts]], found.columns[counts], found.boxes[counts], found.sizes[counts]
+        )
+    except SourceError as error:  # the labels do not depend on it
+        objects, boxes = None, f"none, {layout.NO_BOXES}: {'; '.join(str(error).splitlines())}"
+        told = [f"boxes: {boxes}"] if (folder / "Annotations").is_dir() else []
+    warnings += told
+    if unread := layout.unread(folder / "JPEGImages"):
+        warnings.append(f"{len(unread)} pictures of endings that are not read were left out: {layout.some(unread)}")
+    parts: dict[str, Any] = {}
+    for number, part in enumerate(PARTS):
+        of_part, here = place == number, table.official == number
+        difficult = (values[rows][here] == 0).sum(axis=0).tolist()
+        parts[part] = {
+            "listed": int(of_part.sum()),
+            "kept": int(here.sum()),
+            "skipped_without_positive": layout.counted(sorted(ids[row] for row in np.flatnonzero(of_part & ~kept))),
+            "difficult_cells": dict(zip(classes, difficult, strict=True)),
+            "repeated_lines": repeated[part],
+            "classes_listing_positives_only": bare[part],
+        }
     report = {
         "folder": folder.name,
         "labels": settings.labels,
-        "difficult": {"policy": settings.difficult, "cells": int((values == 0).sum())},
+        "difficult": {"policy": settings.difficult, "cells": int((values[rows] == 0).sum())},
+        "boxes": boxes,
         "parts": parts,
-        "pictures_in_no_list": unlisted,
-        "warnings": [
-            f"{part}: lists of {', '.join(found['classes_listing_positives_only'])} hold ids without labels and were "
-            "read as lists of positives"
-            for part, found in parts.items()
-            if found["classes_listing_positives_only"]
-        ],
+        "pictures_in_no_list": len(pictures.keys() - set(ids)),
+        "warnings": warnings,
     }
-    return Dataset(table, lambda row: folder / "JPEGImages" / pictures[ids[row]][0], report)
+    return Dataset(table, lambda row: folder / "JPEGImages" / chosen[row], report, objects)
 
 
 def fingerprint(settings: Settings, root: Path) -> str:
@@ -143,17 +196,22 @@ def fingerprint(settings: Settings, root: Path) -> str:
         `layout.state` of the lists and annotations that `read` reads and of all pictures.
 
     Raises:
-        SourceError: the folder, a list or an annotation is missing.
+        SourceError: the folder, a list or an annotation is missing; then the message is that of `read`.
     """
     folder = find_folder(layout.raw_folder(settings, root))
     lists = folder / "ImageSets" / "Main"
+    faults = Faults(folder.name)
     files = {f"{part}.txt": lists / f"{part}.txt" for part in PARTS}
+    ids = [name for file in files.values() for name in _image_list(file, faults)[0]]
     if settings.labels == "lists":
-        classes = _class_files(lists, settings.classes)
+        classes = _class_files(lists, settings.classes, faults)
         files |= {file.name: file for parts in classes.values() for file in parts.values()}
-    else:
-        ids = [name for file in list(files.values()) for name in _image_list(file)[0]]
-        files |= {f"Annotations/{file.name}": file for file in _annotation_files(folder / "Annotations", ids)}
+    of_boxes = faults if settings.labels == "annotations" else Faults(folder.name)
+    for found in _annotation_files(folder / "Annotations", ids, of_boxes).values():
+        files |= {f"Annotations/{file.name}": file for file in found}
+    if faults:
+        read(settings, root)  # tells what else is wrong
+    faults.stop()
     return layout.state(files, {"JPEGImages": folder / "JPEGImages"})
 
 
@@ -191,30 +249,31 @@ def _present(values: np.ndarray, difficult: str) -> np.ndarray:
     return (values == 1) | ((values == 0) & (difficult == "positive"))
 
 
-def _class_files(lists: Path, wanted: list[str] | None) -> dict[str, dict[str, Path]]:
-    """Find the lists of the classes.
+def _wanted(wanted: list[str] | None, faults: Faults) -> tuple[str, ...]:
+    """Return the classes that the settings name, if any, each once and in NFC; repeated ones are noted."""
+    names = [unicodedata.normalize("NFC", name) for name in wanted or ()]
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        faults.join(SourceError(f"prepare: classes: {', '.join(repeated)} named twice"))
+    return tuple(dict.fromkeys(names))
 
-    Returns:
-        Class name, in column order -> part -> file.
 
-    Raises:
-        SourceError: a list is missing, there is none, or a class is wanted twice.
-    """
+def _class_files(lists: Path, wanted: list[str] | None, faults: Faults) -> dict[str, dict[str, Path]]:
+    """Return the lists of the classes: name, in column order -> part -> file; one that is missing is noted."""
     found: dict[str, dict[str, Path]] = {}
     for name in sorted(os.listdir(lists)):
         if match := re.fullmatch(r"(.+)_(train|val)\.txt", unicodedata.normalize("NFC", name)):
             found.setdefault(match[1], {})[match[2]] = lists / name
-    names = sorted(found) if wanted is None else [unicodedata.normalize("NFC", name) for name in wanted]
+    names = _wanted(wanted, faults) or tuple(sorted(found))
     if not names:
-        raise SourceError(f"prepare: classes: no <class>_train.txt in {lists}")
-    if repeated := sorted({name for name in names if names.count(name) > 1}):
-        raise SourceError(f"prepare: classes: {', '.join(repeated)} named twice")
-    if absent := [f"{name}_{part}.txt" for name in names for part in PARTS if part not in found.get(name, {})]:
-        whole = ", ".join(name for name, parts in found.items() if len(parts) == len(PARTS))
-        raise SourceError(
-            f"{len(absent)} class lists are missing: {layout.some(absent)}; complete are: {whole or 'none'}"
-        )
-    return {name: found[name] for name in names}
+        faults.join(SourceError(f"prepare: classes: no <class>_train.txt in {lists}"))
+    whole = ", ".join(name for name, parts in found.items() if len(parts) == len(PARTS))
+    for name in names:
+        for part in PARTS:
+            if part not in found.get(name, {}):
+                faults.add(
+                    f"class lists are missing (complete are: {whole or 'none'})", f"{name}_{part}.txt", lists.name
+                )
+    return {name: found.get(name, {}) for name in names}
 
 
 def _pictures(folder: Path) -> dict[str, list[str]]:
@@ -226,146 +285,148 @@ def _pictures(folder: Path) -> dict[str, list[str]]:
     return pictures
 
 
-def _image_list(path: Path) -> tuple[list[str], int]:
-    """Read a list of image ids.
+def _lines(path: Path, faults: Faults) -> list[tuple[str, list[str]]] | None:
+    """Return the lines of a list, as `line 7` and its fields; None where it cannot be read, which is noted."""
+    try:
+        return [(f"line {where.rpartition(':')[2]}", fields) for where, fields in layout.fields(path)]
+    except SourceError as error:
+        faults.join(error)
+        return None
 
-    Returns:
-        The ids, each once, in the file's order; the number of lines that repeat one.
 
-    Raises:
-        SourceError: a line is not one id, an id is no plain file name, or there is none.
+def _image_list(path: Path, faults: Faults) -> tuple[list[str], int]:
+    """Return the ids of a list, each once, in the file's order, and the number of lines that repeat one.
+
+    Noted are lines that are not one id, ids that are no plain file name, and a list without any.
     """
     ids: dict[str, None] = {}
-    count = 0
-    for where, fields in layout.fields(path):
+    lines = _lines(path, faults)
+    if lines == []:
+        faults.join(SourceError(f"{path.name} lists no image"))
+    for where, fields in lines or ():
         if len(fields) != 1:
-            raise SourceError(f"{where}: {' '.join(fields)!r}, expected one image id")
+            faults.add("lines are not one image id", f"{where} {' '.join(fields)!r}", path.name)
         if re.search(r"[/\\\x00-\x1f]", fields[0]) or fields[0] in (".", ".."):
-            raise SourceError(f"{where}: id {fields[0]!r} is no plain file name")
-        ids[fields[0]] = None
-        count += 1
-    if not ids:
-        raise SourceError(f"{path.name} lists no image")
-    return list(ids), count - len(ids)
+            faults.add("ids are no plain file names", f"{where} {fields[0]!r}", path.name)
+        else:
+            ids[fields[0]] = None
+    return list(ids), len(lines or ()) - len(ids)
 
 
-def _class_list(path: Path, order: list[str]) -> tuple[np.ndarray, int, bool]:
+def _class_list(path: Path, order: list[str], faults: Faults) -> tuple[np.ndarray, int, bool]:
     """Read the labels of one class.
 
-    A file in which every line is an id alone, as people make by hand, lists the positives.
+    A file in which every line is an id alone, as people make by hand, lists the positives. Noted are lines that are not
+    an id and a label of 1, 0 or -1, ids that have two labels, are unknown or are not there.
 
     Args:
         path: The file.
-        order: The ids that it must hold, in the order of the result.
+        order: The ids that it must hold, in the order of the result; empty if they are not known.
+        faults: Get what is noted.
 
     Returns:
         (len(order),) int8 labels 1, 0 or -1; the number of lines that repeat another; whether the file holds labels.
-
-    Raises:
-        SourceError: a line is not an id and a label of 1, 0, -1; an id has two labels, is unknown or is not there.
     """
-    known = set(order)
+    known, part = set(order), path.name.rpartition("_")[2]
     labels: dict[str, int] = {}
-    count, bare = 0, None
-    for where, fields in layout.fields(path):
-        count += 1
-        if bare is None:
-            bare = len(fields) == 1
+    seen: set[str] = set()
+    lines = _lines(path, faults)
+    if lines is None:
+        return np.full(len(order), -1, np.int8), 0, True
+    bare = bool(lines) and len(lines[0][1]) == 1
+    for where, fields in lines:
+        seen.add(fields[0])
         if len(fields) != (1 if bare else 2):
-            expected = "an id alone, as above" if bare else "an id and a label"
-            raise SourceError(f"{where}: {' '.join(fields)!r}, expected {expected}")
+            expected = "an id alone, as the first is" if bare else "an id and a label"
+            faults.add(f"lines are not {expected}", f"{where} {' '.join(fields)!r}", path.name)
+            continue
         name, label = (fields[0], "1") if bare else fields
         if label not in ("1", "0", "-1"):
-            raise SourceError(f"{where}: {name} has label {label!r}, expected 1, 0 or -1")
-        if name not in known:
-            raise SourceError(f"{where}: {name} is not in {path.name.rpartition('_')[2]}")
-        if labels.setdefault(name, int(label)) != int(label):
-            raise SourceError(f"{where}: {name} has label {label} here and {labels[name]} above")
-    absent = [name for name in order if name not in labels]
-    if bare and not absent:
-        raise SourceError(f"{path.name} holds every id of the list and no label: were the labels lost?")
-    if absent and not bare:
-        part = path.name.rpartition("_")[2]
-        raise SourceError(
-            f"{path.name}: {len(absent)} of the {len(order)} ids of {part} are missing: {layout.some(absent)}"
-        )
-    return np.array([labels.get(name, -1) for name in order], np.int8), count - len(labels), not bare
+            faults.add("labels are not 1, 0 or -1", f"{where} {name} {label!r}", path.name)
+        elif known and name not in known:
+            faults.add(f"ids are not in {part}", f"{where} {name}", path.name)
+        elif labels.setdefault(name, int(label)) != int(label):
+            faults.add("ids have another label above", f"{where} {name} {label}, not {labels[name]}", path.name)
+    absent = [name for name in order if name not in seen]
+    if bare and order and not absent:
+        faults.join(SourceError(f"{path.name} holds every id of the list and no label: were the labels lost?"))
+    for name in () if bare else absent:
+        faults.add(f"of the {len(order)} ids of {part} are missing", name, path.name)
+    return np.array([labels.get(name, -1) for name in order], np.int8), len(lines) - len(seen), not bare
 
 
-def _annotated_classes(wanted: list[str] | None) -> tuple[str, ...]:
-    """Return the columns where labels come from annotations.
-
-    Raises:
-        SourceError: a class is wanted twice.
-    """
-    names = CLASSES if wanted is None else tuple(unicodedata.normalize("NFC", name) for name in wanted)
-    if repeated := sorted({name for name in names if names.count(name) > 1}):
-        raise SourceError(f"prepare: classes: {', '.join(repeated)} named twice")
-    return names
-
-
-def _annotation_files(folder: Path, ids: list[str]) -> list[Path]:
-    """Return the XML file of each image, in the order of the ids.
-
-    Raises:
-        SourceError: files are missing, or an image has several.
-    """
+def _annotation_files(folder: Path, ids: list[str], faults: Faults) -> dict[str, list[Path]]:
+    """Return the XML files of images, by id; noted is an image that has none, or several."""
+    found: dict[str, list[Path]] = {}
     if not folder.is_dir():
-        raise SourceError(f"prepare: labels: annotations: no folder Annotations in {folder.parent}")
-    found: dict[str, list[str]] = {}
+        faults.join(SourceError(f"Annotations: no such folder in {folder.parent.name}"))
+        return found
     for name in sorted(os.listdir(folder)):
         stem, ending = os.path.splitext(unicodedata.normalize("NFC", name))
         if ending.lower() == ".xml":
-            found.setdefault(stem, []).append(name)
-    if missing := [name for name in ids if name not in found]:
-        raise SourceError(f"Annotations: {len(missing)} of {len(ids)} images have no file: {layout.some(missing)}")
-    if twins := [" = ".join(found[name]) for name in ids if len(found[name]) > 1]:
-        raise SourceError(f"Annotations: {len(twins)} images have several files: {layout.some(twins)}")
-    return [folder / found[name][0] for name in ids]
+            found.setdefault(stem, []).append(folder / name)
+    for name in ids:
+        if name not in found:
+            faults.add(f"of {len(ids)} images have no file", name, folder.name)
+        elif len(found[name]) > 1:
+            faults.add("images have several files", " = ".join(file.name for file in found[name]), folder.name)
+    return {name: found[name] for name in ids if name in found}
 
 
-def _annotations(folder: Path, order: list[str], classes: tuple[str, ...]) -> np.ndarray:
-    """Read the labels of images from their annotations; only objects count, not the parts that they consist of.
+def _annotations(folder: Path, ids: list[str], classes: tuple[str, ...], faults: Faults) -> Found:
+    """Read the objects of images from their annotations; only objects count, not the parts that they consist of.
+
+    `difficult` may be missing: 0. Noted are files that are missing or no XML, and objects without a name or with a
+    `difficult` other than 0 and 1. Boxes hold their last pixels, and the first pixel of a picture is 1.
 
     Args:
         folder: The folder `Annotations`.
-        order: Ids, in the order of the rows.
+        ids: Ids, in the order of the rows.
         classes: Class names, in the order of the columns.
+        faults: Get what is noted.
 
     Returns:
-        (len(order), len(classes)) int8: 1 where an object of the class is not difficult, 0 where all are, -1 where
-        there is none. `difficult` may be missing: 0.
-
-    Raises:
-        SourceError: files are missing or no XML; an object has no name, an unknown one, or a `difficult` other than 0
-            and 1.
+        What was found.
     """
     column = {name: place for place, name in enumerate(classes)}
-    values = np.full((len(order), len(classes)), -1, np.int8)
-    faults: list[str] = []
+    values = np.full((len(ids), len(classes)), -1, np.int8)
+    places: list[tuple[int, int, int]] = []
+    boxes: list[list[float]] = []
     unknown: dict[str, list[str]] = {}
-    for row, file in enumerate(_annotation_files(folder, order)):
-        try:
-            objects = ElementTree.fromstring(file.read_bytes()).findall("object")  # direct children, no parts
-        except (OSError, ParseError, ValueError, LookupError) as error:  # entities, odd encodings
-            faults.append(f"{file.name}: cannot be read as XML ({str(error) or type(error).__name__})")
+    files = _annotation_files(folder, ids, faults)
+    for row, name in enumerate(ids):
+        if name not in files:
             continue
-        for number, thing in enumerate(objects, start=1):
-            name = unicodedata.normalize("NFC", (thing.findtext("name") or "").strip())
+        file = files[name][0]
+        try:
+            content = ElementTree.fromstring(file.read_bytes())
+        except (OSError, ParseError, ValueError, LookupError) as error:  # entities, odd encodings
+            faults.add(
+                "faults", f"{file.name}: cannot be read as XML ({str(error) or type(error).__name__})", folder.name
+            )
+            continue
+        size = [_number(content, f"size/{side}") for side in ("width", "height")]
+        for number, thing in enumerate(content.findall("object"), start=1):  # direct children, no parts
+            label = unicodedata.normalize("NFC", (thing.findtext("name") or "").strip())
             difficult = thing.findtext("difficult", "0").strip()
-            if not name or difficult not in ("0", "1"):
-                what = "has no name" if not name else f"({name}) has difficult {difficult!r}, expected 0 or 1"
-                faults.append(f"{file.name}: object {number} {what}")
-            elif name in column:
-                place = column[name]
-                values[row, place] = max(values[row, place], 0 if difficult == "1" else 1)
-            elif name not in CLASSES:
-                unknown.setdefault(name, []).append(file.name)
-    if faults:
-        raise SourceError(f"Annotations: {len(faults)} faults: {layout.some(faults)}")
-    if unknown:
-        named = [f"{name!r} in {len(files)} objects, first in {files[0]}" for name, files in unknown.items()]
-        raise SourceError(
-            f"Annotations: {len(unknown)} names are no class: {layout.some(named)}; name all of them under `classes`"
-        )
-    return values
+            if not label or difficult not in ("0", "1"):
+                what = "has no name" if not label else f"({label}) has difficult {difficult!r}, expected 0 or 1"
+                faults.add("faults", f"{file.name}: object {number} {what}", folder.name)
+            elif label in column:
+                place, mark = column[label], 0 if difficult == "1" else 1
+                values[row, place] = max(values[row, place], mark)
+                places.append((row, place, mark))
+                boxes.append([_number(thing, f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax")] + size)
+            elif label not in CLASSES:
+                unknown.setdefault(label, []).append(file.name)
+    rows, columns, marks = np.array(places, np.int64).reshape(-1, 3).T
+    numbers = np.array(boxes).reshape(-1, 6)
+    return Found(values, rows, columns, marks, numbers[:, :4] - (1, 1, 0, 0), numbers[:, 4:], unknown)
+
+
+def _number(element: Element, path: str) -> float:
+    """Return a number at or below an element; NaN where there is none."""
+    try:
+        return float(element.findtext(path) or "nan")
+    except ValueError:
+        return float("nan")

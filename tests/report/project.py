@@ -170,13 +170,17 @@ def write_data(root: Path, dataset: str, table: Table) -> np.ndarray:
     storage.write_json(
         root / "data" / "simulate" / dataset / "report.json",
         {
-            "protocol": "seeded", "draw": 0, "seed": None, "rows": {}, "classes": rows,
+            "how": "Labels are drawn.", "protocol": "seeded", "draw": 0, "seed": None, "rows": {}, "classes": rows,
+            "positives": {"kind": "count", "value": 1}, "negatives": {"kind": "count", "value": 0},
+            "bias": {"kind": "uniform"}, "from_unbiased": {"distance": 0.02, "by_chance": 0.01},
             "false_negative_rate": float(truth[unknown].mean()), "expected_false_negative_rate": 0.25,
             "labels_per_image": 2.5,
         }
         if table.exhaustive
         else {
-            "protocol": "given", "draw": None, "seed": None, "rows": {}, "classes": rows, "false_negative_rate": None,
+            "how": "Nothing is drawn: given.", "protocol": "given", "draw": None, "seed": None, "rows": {},
+            "positives": None, "negatives": None, "bias": None, "from_unbiased": None, "classes": rows,
+            "false_negative_rate": None,
             "expected_false_negative_rate": None, "labels_per_image": 1.0,
         },
     )  # fmt: skip
@@ -271,7 +275,7 @@ def write_run(
     storage.write_json(
         folder / "metrics.json",
         {
-            "labels": "clean" if table.exhaustive else "given",
+            "labels": dict.fromkeys(("val", "test"), "clean" if table.exhaustive else "given"),
             "epoch": 2,
             "epochs": EPOCHS,
             "learning_rate": rate,

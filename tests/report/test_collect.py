@@ -117,6 +117,10 @@ def _no_labels(path: Path) -> None:
     storage.write_json(path, {key: value for key, value in storage.read_json(path).items() if key != "labels"})
 
 
+def _one_word(path: Path) -> None:
+    storage.write_json(path, storage.read_json(path) | {"labels": "clean"})  # as runs of old wrote it
+
+
 def _no_truth(path: Path) -> None:
     storage.write_json(path, {key: value for key, value in storage.read_json(path).items() if key != "truth"})
 
@@ -137,6 +141,7 @@ def _not_complete(path: Path) -> None:
     [
         ("runs/finetune/digits-em-1/metrics.json", _no_key, "test.map_absent_zero"),
         ("runs/finetune/digits-em-1/metrics.json", _no_labels, "labels"),
+        ("runs/finetune/digits-em-1/metrics.json", _one_word, "labels.val"),
         ("analyses/audit/digits-1/audit.json", _no_truth, "truth"),
         ("analyses/wasserstein/digits-1/wasserstein.json", _no_truth, "truth"),
         ("runs/finetune/digits-em-1/metrics.json", lambda path: path.write_text("{"), "not JSON"),

@@ -87,7 +87,9 @@ def test_the_summaries_are_marked_and_no_gap_is_invented(built: tuple[page.Repor
     for stage, methods in SCORES.items():
         for method, values in methods.items():
             entry = record[stage][method]
-            assert entry["scores"] == MARK and entry["test_map"]["mean"] == pytest.approx(statistics.mean(values))
+            assert entry["scores"] == {"val": MARK, "test": MARK} and entry["test_map"]["mean"] == pytest.approx(
+                statistics.mean(values)
+            )
             assert entry["gap_share"] is None
             assert entry["gap_share_reason"] == "the labels of digits are not exhaustive, so no method saw full labels"
     rows = [line for line in made.markdown if line.startswith("| digits")]
@@ -115,7 +117,7 @@ def test_nothing_on_the_page_claims_what_only_truth_could_show(built: tuple[page
         *("false negatives", "one of them shown", "one positive of each image", "sees all labels", "fitting its"),
     ):
         assert claim not in words, claim
-    assert "All given labels" in words and "Nothing was drawn: the labels that the data give" in words
+    assert "All given labels" in words and "Nothing is drawn: given." in words
     assert 'class="best"' not in built[0].html
 
 
@@ -184,7 +186,7 @@ def test_beside_other_data_only_these_scores_are_marked(repository: Path, tmp_pa
     plan = Plan(seeds=(0,), scores=scores, variants={}, datasets=("digits", "voc"), given=("digits",))
     params = make_project(tmp_path, repository / "params.yaml", plan)
     made = page.build(collect(tmp_path, params))
-    assert made.summary["digits"]["linear_init"]["an"]["scores"] == MARK
+    assert made.summary["digits"]["linear_init"]["an"]["scores"] == {"val": MARK, "test": MARK}
     assert "scores" not in made.summary["voc"]["linear_init"]["an"]
     assert made.summary["voc"]["linear_init"]["em_apl"]["gap_share"] == -100.0  # (58 - 60) / (62 - 60)
     assert {line[: line.index("|", 2)] for line in made.markdown if line.startswith(("| digits", "| voc"))} == {
@@ -196,18 +198,57 @@ def test_beside_other_data_only_these_scores_are_marked(repository: Path, tmp_pa
     assert "Full labels" in words and "All given labels" in words and f"Scores of voc are {MARK}" not in words
 
 
-def test_scores_against_full_labels_need_no_mark(collected: Collected) -> None:
-    """As where val and test were labelled fully."""
+def scored_by(collected: Collected, val: str, test: str) -> Collected:
+    """The same runs, as if each split had been scored by these labels."""
+    labels = {"labels": {"val": val, "test": test}}
     arms = [
-        replace(arm, runs=tuple(replace(run, metrics=run.metrics | {"labels": "clean"}) for run in arm.runs))
+        replace(arm, runs=tuple(replace(run, metrics=run.metrics | labels) for run in arm.runs))
         for arm in collected.arms
     ]
-    rows = tables.results(replace(collected, arms=arms))
+    return replace(collected, arms=arms)
+
+
+def test_scores_against_full_labels_need_no_mark(collected: Collected) -> None:
+    """As where val and test were labelled fully."""
+    full = scored_by(collected, "clean", "clean")
+    rows = tables.results(full)
     assert not any(row["given"] for row in rows) and "scores" not in tables.summary(rows)["digits"]["finetune"]["an"]
-    text = "\n".join(findings.findings(replace(collected, arms=arms), rows, collected.datasets[0]))
+    text = "\n".join(findings.findings(full, rows, collected.datasets[0]))
     assert MARK not in text and "Not measured on digits" in text
 
 
+def test_each_split_is_marked_by_itself(collected: Collected) -> None:
+    """As where test was labelled fully, and val was not."""
+    made = page.build(scored_by(collected, "given", "clean"))
+    sections, reader = _sections(made.html), Reader(made.html)
+    assert made.summary["digits"]["finetune"]["an"]["scores"] == {"val": MARK}
+    said = f"Val scores of digits are {MARK}"
+    assert (
+        said in reader.words.partition("1 What was run")[0] and said in sections["headline"] and said in sections["map"]
+    )
+    assert f"Scores of digits are {MARK}" not in reader.words
+    # a table that has both splits says which; what is of one alone is marked where that is the one
+    assert f"Linear head, backbone frozen, digits (val {MARK})" in sections["map"]
+    assert f"LAC against its rivals on digits, points of mAP (val {MARK})" in sections["lac"]
+    assert "Test mAP of both stages, digits Method" in sections["map"]
+    assert all(line.startswith("| digits |") for line in made.markdown if line.startswith("| digits"))
+    alts = [value for tag, name, value in reader.attributes if (tag, name) == ("img", "alt")]
+    marked = {alt.startswith("Val"): f"({MARK})" in alt for alt in alts if "mAP" in alt}
+    assert marked == {True: True, False: False}
+    assert 'class="best"' in made.html
+
+
+def test_where_val_alone_was_labelled_fully_test_scores_are_marked(collected: Collected) -> None:
+    found = scored_by(collected, "clean", "given")
+    rows = tables.results(found)
+    assert tables.summary(rows)["digits"]["finetune"]["an"]["scores"] == {"test": MARK}
+    first, *others = findings.findings(found, rows, found.datasets[0])
+    assert first.startswith(f"Test scores of digits are {MARK}: ")
+    assert [f"({MARK})" in words for words in others if "test mAP" in words] == [True] * 2
+
+
 def test_words_are_marked_before_their_full_stop() -> None:
-    assert findings.marked("A is above B.", True) == f"A is above B ({MARK})."
-    assert findings.marked("mAP", True) == f"mAP ({MARK})" and findings.marked("mAP.", False) == "mAP."
+    assert findings.marked("A is above B.", ["test"]) == f"A is above B ({MARK})."
+    assert findings.marked("mAP", ["val", "test"]) == f"mAP ({MARK})" and findings.marked("mAP.", []) == "mAP."
+    assert findings.marked("mAP.", ["val"]) == "mAP." and findings.marked("mAP", ["val"], ["val"]) == f"mAP ({MARK})"
+    assert findings.marked("mAP.", ["val"], ["val", "test"]) == f"mAP (val {MARK})."

@@ -15,6 +15,7 @@ from ruamel.yaml import YAML
 
 from pipeline import storage
 from pipeline.config import ConfigError, Params, load
+from pipeline.report import collect as collect_module
 from pipeline.report import page
 from pipeline.report.collect import collect
 from stages.report import report
@@ -66,6 +67,18 @@ def built(whole: tuple[Path, Params], tmp_path_factory: pytest.TempPathFactory) 
     shutil.copy(whole[0] / "params.yaml", root / "params.yaml")
     page.write(root, collect(*whole))
     return root / "report", Reader((root / "report/index.html").read_text(encoding="utf-8"))
+
+
+def test_a_draw_of_several_labels_is_not_called_one(
+    whole: tuple[Path, Params], built: tuple[Path, Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims = ("One label per image", "one positive label per image", "one of them shown", "see one label per image")
+    assert all(claim in " ".join([*built[1].text, built[1].words]) for claim in claims)
+    monkeypatch.setattr(collect_module, "ONE", None)  # as if params.yaml kept two
+    words = Reader(page.build(collect(*whole)).html).words
+    assert not [claim for claim in claims if claim in words]
+    assert "Some labels per image" in words and "some of them shown" in words
+    assert "shows some of its labels" in words and "the methods that see the known labels alone" in words
 
 
 def test_the_page_asks_no_network_and_runs_no_script(built: tuple[Path, Reader]) -> None:
@@ -122,7 +135,8 @@ def test_the_page_says_what_the_numbers_say(built: tuple[Path, Reader]) -> None:
         "The epoch was chosen by val mAP with full labels",
         "Versions: torch 9.9.",
         "Warning while reading: test has no positive of absent in test",
-        "one positive of each image is kept",
+        "Labels are drawn. There is one draw a dataset; training seeds do not change it.",
+        "one positive label per image",
     ):
         assert words in reader.words, words
     assert "85.0 ± 1.0" in reader.words and "70.8 ± 0.8" in reader.words

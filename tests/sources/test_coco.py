@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from benchmarks import coco_prepare
 from pipeline.images import decode
+from pipeline.layout import FaultyData
 from pipeline.single_positive import literature, split_rows
 from pipeline.sources import coco
 from pipeline.table import Dataset, SourceError
@@ -157,6 +158,140 @@ def test_the_edition_of_2017(tmp_path):
     assert rows(data) == {10: [0, 1, 0], 100: [0, 0, 1], 3: [1, 0, 1], 9: [1, 1, 0]}
 
 
+# ---------------------------------------------------------------------------------------------- where objects lie
+BOXES = {  # left, top, width, height of the annotations, in their order, in pictures of 40 x 30 pixels
+    "train": [
+        [0, 0, 20, 15],  # image 9: a person, and below a crowd that does not count beside it
+        [0, 0, 40, 30],
+        [30, -10, 20, 25],  # over two borders: 10 x 15 of it lie within
+        [10, 7.5, 20, 15],
+        [36, 27, 4, 3],  # image 10: nothing but a crowd
+        [0, 0, 40, 30],  # image 3: a crowd beside two objects
+        [20, 15, 20, 15],
+        [0, 0, 40, 30],
+        [14, 15, 12, 6],  # and that second object
+    ],
+    "val": [[0, 0, 40, 30], [19, 14, 2, 2], [0, 15, 40, 15]],
+}
+IMAGES = [10, 100, 3, 9, 11, 8]  # the table's rows
+AREA = [  # stop sign, person, toothbrush; fractions of 1200 pixels
+    [0, 12 / 1200, 0],
+    [0, 0, 300 / 1200],
+    [300 / 1200, 0, 1],
+    [150 / 1200, 300 / 1200, 0],
+    [0, 600 / 1200, 4 / 1200],
+    [0, 1, 0],
+]
+OFFSET = [  # of the centres from (20, 15), as fractions of 25
+    [0, 22.5 / 25, 0],  # (18, 13.5)
+    [0, 0, 0],
+    [3 / 25, 0, 0],  # (0, 3) of the second object, the first being (10, 7.5) away
+    [281.25**0.5 / 25, 12.5 / 25, 0],  # (15, -7.5) and (-10, -7.5)
+    [0, 7.5 / 25, 0],  # (0, 7.5) and (0, 0)
+    [0, 0, 0],
+]
+
+
+def boxed(part: str) -> dict:
+    """The document of a part, with sizes, boxes, and a second stop sign in image 3."""
+    content = document(part, {"train": TRAIN, "val": VAL}[part])
+    for entry in content["images"]:
+        entry |= {"width": 40, "height": 30}
+    if part == "train":
+        content["annotations"].append(content["annotations"][6] | {"id": 8})
+    for entry, box in zip(content["annotations"], BOXES[part], strict=True):
+        entry["bbox"] = box
+    return content
+
+
+def measures(data: Dataset) -> tuple[list, list]:
+    assert data.objects is not None and data.objects.area.dtype == data.objects.offset.dtype == np.float32
+    return data.objects.area.tolist(), data.objects.offset.tolist()
+
+
+def test_the_largest_and_the_most_central_box_of_each_class(tmp_path):
+    tree(tmp_path)
+    val = boxed("val")
+    val["categories"].reverse()  # columns go by id
+    put(tmp_path, "train", boxed("train"))
+    put(tmp_path, "val", val)
+    data = read(tmp_path)
+    assert [int(path[-16:-4]) for path in data.table.paths] == IMAGES
+    area, offset = measures(data)
+    np.testing.assert_allclose(area, AREA, rtol=1e-6)
+    np.testing.assert_allclose(offset, OFFSET, rtol=1e-6)
+    assert data.report["boxes"] == {"used": 10, "unusable": {"count": 0, "first": []}, "present_without_box": 0}
+    assert data.report["warnings"] == []
+
+    ignored = read(tmp_path, crowd="ignore", unannotated="keep", order="numeric")
+    rows = {int(path[-16:-4]): row for row, path in enumerate(ignored.table.paths)}
+    area, offset = measures(ignored)
+    crowds = {(10, 1), (3, 2), (11, 1)}  # present by crowds alone
+    for image, row in rows.items():
+        for column in range(3):
+            there = image in IMAGES and (image, column) not in crowds
+            found = AREA[IMAGES.index(image)][column] if there else 0
+            assert area[row][column] == pytest.approx(found, rel=1e-6)
+            assert offset[row][column] == pytest.approx(OFFSET[IMAGES.index(image)][column] if there else 0, rel=1e-6)
+
+    cut = read(tmp_path, test_fraction=0.5)
+    wanted = {path: values for path, values in zip(data.table.paths, AREA, strict=True)}
+    np.testing.assert_allclose(measures(cut)[0], [wanted[path] for path in cut.table.paths], rtol=1e-6)
+
+
+UNUSABLE = {
+    "none": None,
+    "three numbers": [1, 2, 3],
+    "text": "1234",
+    "a text": [1, 2, 3, "4"],
+    "null": [1, 2, 3, None],
+    "negative width": [20, 20, -5, 5],
+    "no height": [20, 20, 5, 0],
+    "not a number": [float("nan"), 0, 5, 5],
+    "infinite": [0, 0, float("inf"), 5],
+    "too large": [1e308, 0, 1e308, 5],
+    "far too large": [10**400, 0, 5, 5],
+    "outside": [40, 0, 5, 5],
+    "outside, above": [0, -10, 5, 10],
+}
+
+
+@pytest.mark.parametrize("box", UNUSABLE.values(), ids=UNUSABLE.keys())
+def test_a_box_that_cannot_be_used_is_told_and_leaves_no_trace(tmp_path, box):
+    tree(tmp_path)
+    train, val = boxed("train"), boxed("val")
+    train["annotations"][6]["bbox"] = box  # the larger stop sign of image 3
+    val["annotations"][0]["bbox"] = box  # the one person of image 8
+    put(tmp_path, "train", train)
+    put(tmp_path, "val", val)
+    data = read(tmp_path)
+    area, offset = measures(data)
+    np.testing.assert_allclose(area[:2] + area[3:5], AREA[:2] + AREA[3:5], rtol=1e-6)
+    assert area[2][0] == pytest.approx(72 / 1200) and offset[2][0] == pytest.approx(3 / 25)
+    assert area[5] == offset[5] == [0, 0, 0]
+    lost = [f"train2014/{name('train', 3)}", f"val2014/{name('val', 8)}"]
+    assert data.report["boxes"] == {"used": 8, "unusable": {"count": 2, "first": lost}, "present_without_box": 1}
+    assert len(data.report["warnings"]) == 1 and ", ".join(lost) in data.report["warnings"][0]
+
+
+@pytest.mark.parametrize("size", [{"width": None}, {"height": "30"}, {"width": 0}, {"height": -30}, {"width": 1e999}])
+def test_boxes_in_a_picture_of_unknown_size_cannot_be_used(tmp_path, size):
+    train = boxed("train")
+    train["images"][0] |= size
+    put(tree(tmp_path), "train", train)
+    put(tmp_path, "val", boxed("val"))
+    data = read(tmp_path)
+    area, offset = measures(data)
+    assert area[3] == offset[3] == [0, 0, 0] and data.report["boxes"]["unusable"]["count"] == 2
+    np.testing.assert_allclose(area[:3] + area[4:], AREA[:3] + AREA[4:], rtol=1e-6)
+
+
+def test_labels_without_any_box_are_read(tmp_path):
+    data = read(tree(tmp_path))
+    assert data.objects is None and data.report["warnings"] == []
+    assert "draws by size or by closeness to the centre are not possible" in data.report["boxes"]
+
+
 # ---------------------------------------------------------------------------------------------- no val part
 def test_a_share_of_train_is_the_test_part_where_there_is_no_other(tmp_path):
     tree(tmp_path, 2017, ("train",))
@@ -227,8 +362,8 @@ def again(key: str, **values):
 
 FAULTS = {
     "image twice": (again("images", file_name="x.jpg"), r"train2014\.json: 1 image ids are there twice: 9$"),
-    "category twice": (again("categories", name="x"), r"1 category ids are there twice: 13$"),
-    "category name twice": (again("categories", id=2), r"1 category names are there twice: stop sign$"),
+    "category twice": (again("categories", name="x"), r"(?m)1 category ids are there twice: 13$"),
+    "category name twice": (again("categories", id=2), r"(?m)1 category names are there twice: stop sign$"),
     "file of two images": (again("images", id=77), r"1 file names belong to several images: COCO_train2014_0+9\.jpg$"),
     "unknown image": (
         change("annotations", 0, image_id=4),
@@ -259,7 +394,7 @@ FAULTS = {
     "no annotations": (lambda content: content["annotations"].clear(), r"has no list `annotations`, or an empty one$"),
     "no categories": (
         change("categories", 0, id=None),
-        r"1 categories lack one of id \(int\), name \(str\): number 1$",
+        r"(?m)1 categories lack one of id \(int\), name \(str\): number 1$",
     ),
 }
 
@@ -271,6 +406,66 @@ def test_a_faulty_file_is_named_with_what_is_wrong(tmp_path, edit, words):
     put(tree(tmp_path), "train", content)
     with pytest.raises(SourceError, match=words):
         read(tmp_path)
+
+
+def test_faults_of_both_parts_and_missing_pictures_are_told_at_once(tmp_path):
+    content = document("train", TRAIN)
+    content["images"].append(content["images"][0] | {"file_name": "x.jpg"})
+    content["images"][1]["file_name"] = "/root.jpg"
+    content["annotations"][0]["category_id"] = 2
+    content["annotations"][3] = None
+    put(tree(tmp_path), "train", content)
+    content = document("val", VAL)
+    del content["categories"][0]["name"]
+    content["images"].append({"id": 9, "file_name": name("train", 9)})
+    put(tmp_path, "val", content)
+    (tmp_path / "train2014" / name("train", 3)).unlink()
+    (tmp_path / "val2014" / name("val", 8)).unlink()
+    with pytest.raises(FaultyData) as caught:
+        read(tmp_path)
+    train, val = "instances_train2014.json", "instances_val2014.json"
+    assert str(caught.value).splitlines() == [
+        f"{train}: 1 annotations lack one of image_id (int), category_id (int), iscrowd (int): number 4",
+        f"{train}: 1 image ids are there twice: 9",
+        f"{train}: 1 images have no usable file_name: 100 (path '/root.jpg' is absolute)",
+        f"{train}: 1 category ids of annotations are not in the file: 2 (1 times)",
+        f"{val}: 1 categories lack one of id (int), name (str): number 1",
+        f"{val}: 1 categories differ from those of train: 13 (stop sign, None)",
+        f"{val}: 1 images are in the train part too: {name('train', 9)}",
+        f"train2014: 1 of 3 images have no file: {name('train', 3)}",
+        f"val2014: 1 of 2 images have no file: {name('val', 8)}",
+    ]
+    assert len(caught.value.every) == 9
+
+
+def test_a_part_that_cannot_be_read_or_is_missing_does_not_hide_the_rest(tmp_path):
+    tree(tmp_path)
+    content = document("val", VAL)
+    content["annotations"][0]["image_id"] = 4
+    put(tmp_path, "val", content)
+    (tmp_path / "annotations" / "instances_train2014.json").write_text('{"images": [')
+    (tmp_path / "val2014" / name("val", 11)).unlink()
+    with pytest.raises(SourceError) as caught:
+        read(tmp_path)
+    lines = sorted(str(caught.value).splitlines())
+    assert len(lines) == 3 and lines[0].startswith("instances_train2014.json: no whole JSON (")
+    assert lines[1] == "instances_val2014.json: 1 image ids of annotations are not in the file: 4 (1 times)"
+    assert lines[2].startswith("val2014: 1 of 1 images have no file: ")
+    (tmp_path / "annotations" / "instances_val2014.json").unlink()
+    (tmp_path / "train2014").rename(tmp_path / "elsewhere")
+    for ask in (coco.read, coco.fingerprint):
+        with pytest.raises(SourceError) as caught:
+            ask(settings(), tmp_path)
+        message = str(caught.value)
+        assert len(message.splitlines()) == 3, "what is missing does not hide what is broken"
+        for words in ("instances_val2014.json is missing", "no folder train2014 or", "train2014.json: no whole JSON ("):
+            assert words in message
+
+
+def test_pictures_of_endings_that_are_not_read_are_told(tmp_path):
+    (tree(tmp_path) / "val2014" / "a.heic").touch()
+    words = "val2014: 1 pictures of endings that are not read were left out: a.heic"
+    assert read(tmp_path).report["warnings"] == [words]
 
 
 def test_of_many_offenders_all_are_counted_and_some_named(tmp_path):

@@ -1,6 +1,7 @@
 import csv as writer
 import io
 import json as encoder
+import re
 import unicodedata
 from pathlib import Path
 
@@ -183,6 +184,42 @@ def test_names_that_differ_in_case_are_two_classes_and_a_warning(tmp_path):
     data = read(tmp_path, "image,labels\na.jpg,Cat\nb.jpg,cat\n", val_fraction=0, test_fraction=0)
     assert data.table.classes == ("Cat", "cat")
     assert data.report["warnings"] == ["classes differ only in case: Cat, cat"]
+
+
+@pytest.mark.parametrize("name", ["label", "Labels", "CLASS", "target", "category"])
+def test_a_column_called_label_is_no_class_unless_it_is_listed(tmp_path, name):
+    content = f"image,{name},dog\na.jpg,1,0\nb.jpg,0,1\nc.jpg,1,1\n"
+    with pytest.raises(SourceError, match=rf"columns would be classes of these names: {name}\. Where such a column"):
+        read(tmp_path, content, labels=COLUMNS)
+    data = read(tmp_path, content, labels=COLUMNS, classes=["dog", name])
+    assert data.table.classes == ("dog", name) and data.report["warnings"] == []
+
+
+WARNED = {
+    "numbers": (["0", "1.0", "-1", "n02", "3rd"], {}, ["classes are called -1, 0, 1.0: if these numbers"]),
+    "numbers that are listed": (["0", "1", "0"], {"classes": ["0", "1"]}, []),
+    "words of columns": (["cat", "Label", "images"], {}, ["classes are called Label, images: if that is no class"]),
+    "another separator": (
+        ["cat|dog", "cat", "dog"],
+        {},
+        ["each of these is one class, but '|' seems to .*: 'cat|dog'"],
+    ),
+    "a mark within a name": (["cat, big", "dog, small", "fox|x"], {}, []),
+    "one class": (["cat", "cat", "cat"], {}, ["every image has the one class, cat"]),
+    "one class, listed": (["cat", "cat", "cat"], {"classes": ["cat"]}, ["every image has the one class, cat"]),
+    "one class, not of all": (["cat", "", "cat"], {}, []),
+}
+
+
+@pytest.mark.parametrize(("labels", "changes", "warnings"), WARNED.values(), ids=WARNED.keys())
+def test_doubtful_classes_are_warned_of(tmp_path, labels, changes, warnings):
+    paths = ["a.jpg", "b.jpg", "c.jpg", "sub/d.jpg", "e.jpg"]
+    rows = [f'{path},"{label}"' for path, label in zip(paths, labels, strict=False)]
+    data = read(tmp_path, "\n".join(["image,labels", *rows]), "e.jpg", exhaustive=False, **changes)
+    found = data.report["warnings"]
+    assert len(found) == len(warnings)
+    for line, words in zip(found, warnings, strict=True):
+        assert re.match(words.replace("|", r"\|"), line), line
 
 
 # ---------------------------------------------------------------------------------------------- splits

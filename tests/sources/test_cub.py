@@ -183,13 +183,13 @@ FAULTS = {
     "neither 0 nor 1": ("2 1 2 4 2.1", "line 4 '2 1 2 4 2.1'"),
     "a long number": ("4294967298 1 1 4 2.1", "line 4 '4294967298 1 1 4 2.1'"),
     "no text": ("2 \xff 1 4 2.1", "line 4"),
-    "image unknown": ("7 1 1 4 2.1", r"1 lines are of images or attributes .* lack: line 4 \(image 7, attribute 1\)"),
+    "image unknown": ("7 1 1 4 2.1", r"1 lines are of images or .* lack: line 4 \(image 7, attribute 1\)$"),
     "attribute unknown": ("2 4 1 4 2.1", r"line 4 \(image 2, attribute 4\)"),
     "attribute 0": ("2 0 1 4 2.1", r"line 4 \(image 2, attribute 0\)"),
-    "blank": (" ", "1 pairs of image and attribute are missing, first: image 2, attribute 1$"),
+    "blank": (" ", "1 images lack attributes: image 2: 1$"),
     "repeated": (
         "2 2 0 3 2.1",
-        r"1 pairs .* missing, first: image 2, attribute 1\n.*1 pairs .* more than once, first: image 2, attribute 2",
+        r"1 images lack attributes: image 2: 1\n.*1 images have attributes more than once: image 2: 2$",
     ),
 }
 
@@ -208,7 +208,7 @@ def test_faults_are_counted_and_the_first_named(tmp_path, monkeypatch):
     with pytest.raises(SourceError, match="30 lines are not .*line 4 .* line 23 'what is this' and 10 more$"):
         read(tmp_path)
     (tmp_path / "CUB_200_2011" / LABELS).write_text("")
-    with pytest.raises(SourceError, match="15 pairs of image and attribute are missing, first: image 2, attribute 1; "):
+    with pytest.raises(SourceError, match="5 images lack attributes: image 2: 1, 2, 3, image 3: 1, 2, 3"):
         read(tmp_path)
 
 
@@ -217,14 +217,14 @@ LISTS = {
     "id twice": (
         "images.txt",
         lambda t: t.replace(b"3 002", b"2 002"),
-        r"1 lines are no new id with a name: images\.txt:3",
+        r"images\.txt: 1 lines are no new id with a name: images\.txt:3",
     ),
     "no id": ("images.txt", lambda t: t.replace(b"3 002", b"x 002"), r"images\.txt:3 'x 002\.Auklet/Auklet_0009\.jpg'"),
     "id alone": ("images.txt", lambda t: t + b"5\n", r"images\.txt:6 '5'"),
     "path twice": (
         "images.txt",
         lambda t: t + b"13 002.Auklet/Auklet_0009.jpg\n",
-        "1 names are there twice: 002.Auklet/",
+        r"images\.txt: 1 names are there twice: 002\.Auklet/",
     ),
     "path outside": ("images.txt", lambda t: t.replace(b"002.A", b"../A"), r"no usable path: image 3: .* climbs"),
     "images empty": ("images.txt", lambda t: b"\n", r"images\.txt is empty"),
@@ -239,7 +239,7 @@ LISTS = {
     "split missing": (
         "train_test_split.txt",
         lambda t: t.replace(b"12 0\n", b""),
-        "1 images of images.txt are missing: 12",
+        r"train_test_split\.txt: 1 images of images\.txt are missing: 12",
     ),
     "attribute twice": (
         "../attributes.txt",
@@ -249,7 +249,7 @@ LISTS = {
     "attribute unlabelled": (
         "../attributes.txt",
         lambda t: t + b"4 has_x::y\n",
-        "5 pairs .* missing, first: image 2, .* 4;",
+        "5 images lack attributes: image 2: 4, image 3: 4",
     ),
 }
 
@@ -268,6 +268,26 @@ def test_the_split_says_training_with_1(tmp_path):
         "images/001.Albatross/Albatross_0002.jpg",
         "images/003.Bunting/Bunting_0001.jpg",
     }
+
+
+def test_faults_of_all_files_are_named_at_once(tmp_path):
+    inner = tree(tmp_path, [*LINES[:3], "2 1 yes 4 2.1", *LINES[4:], "2 2 1 1 1.0"])
+    edit(inner / "train_test_split.txt", lambda text: text.replace(b"4 1", b"4 one"))
+    (inner / "images" / IMAGES[3][0]).unlink()
+    with pytest.raises(SourceError) as caught:
+        read(tmp_path)
+    labels = "image_attribute_labels.txt"
+    assert str(caught.value).splitlines() == [
+        "train_test_split.txt: 1 lines are not the id of an image of images.txt and 1 (training) or 0 (test):"
+        " train_test_split.txt:4 '4 one'",
+        f"{labels}: 1 lines are not an image id, an attribute id, 1 or 0, and a certainty: line 4 '2 1 yes 4 2.1'",
+        f"{labels}: 1 images have attributes more than once: image 2: 2",
+        "images: 1 of 5 images have no file: 002.Auklet/Auklet_0009.jpg",
+    ]
+    for name in ("images.txt", "../attributes.txt"):  # what ids there are decides what the others may say
+        edit(inner / name, lambda text: text + b"nothing\n")
+    with pytest.raises(SourceError, match=r"images\.txt:6 'nothing'\n.*attributes\.txt:4 'nothing'$"):
+        read(tmp_path)
 
 
 # ---------------------------------------------------------------------------------------------- pictures
@@ -291,6 +311,13 @@ def test_pictures_in_no_list_are_counted_and_forms_of_names_meet(tmp_path):
     data = read(tmp_path)
     assert data.table.paths[1] == f"images/{composed}" and data.image(1) == inner / "images" / apart
     assert data.report["pictures"] == {"missing": {"count": 0, "first": []}, "in_no_list": 1}
+
+
+def test_pictures_that_are_not_read_are_told(tmp_path):
+    (tree(tmp_path) / "images" / "001.Albatross" / "spare.HEIC").touch()
+    assert "1 pictures of endings that are not read were left out: 001.Albatross/spare.HEIC" in str(
+        read(tmp_path).report
+    )
 
 
 # ---------------------------------------------------------------------------------------------- where the folder is

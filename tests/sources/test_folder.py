@@ -163,7 +163,9 @@ def test_split_folders_are_not_taken_for_classes(tmp_path):
     write(tmp_path, "train/cat/1.jpg", "test/cat/1.jpg")
     with pytest.raises(SourceError, match=r"split_folders: test, train are no classes; set it to true"):
         read(tmp_path)
-    assert read(tmp_path, "bus/1.jpg").table.classes == ("bus", "test", "train")  # a train among other vehicles
+    data = read(tmp_path, "bus/1.jpg")
+    assert data.table.classes == ("bus", "test", "train")  # a train among other vehicles
+    assert data.report["warnings"] == ["folders called as splits are taken for classes: test, train beside bus"]
 
 
 def test_other_folders_beside_the_splits_are_named(tmp_path):
@@ -175,8 +177,10 @@ def test_other_folders_beside_the_splits_are_named(tmp_path):
 def test_a_folder_without_classes_is_an_error(tmp_path):
     with pytest.raises(SourceError, match="root: no folder .*photos"):
         folder.read(settings(), tmp_path)
-    with pytest.raises(SourceError, match="photos: no image in it"):
+    with pytest.raises(SourceError, match="photos: no picture lies in a class's folder: loose.jpg"):
         read(tmp_path, "loose.jpg")
+    with pytest.raises(SourceError, match="photos: no picture lies in a class's folder: test/1.jpg, train/1.jpg"):
+        read(tmp_path / "split", "train/1.jpg", "test/1.jpg", split_folders=True)
 
 
 def test_a_wanted_class_without_pictures_is_named(tmp_path):

@@ -79,6 +79,13 @@ def test_a_class_may_be_known_by_its_absence_alone(tmp_path):
     assert data.table.classes == ("cat", "dog") and truth(data) == {"a.jpg": [1, 0]}
 
 
+def test_a_text_is_one_name_whatever_marks_are_in_it(tmp_path):
+    entries = [{"path": "a.jpg", "labels": "cat, dog"}, {"path": "b.jpg", "labels": ["dog"]}]
+    data = read(tmp_path, entries, val_fraction=0, test_fraction=0)
+    assert data.table.classes == ("cat, dog", "dog") and truth(data) == {"a.jpg": [1, -1], "b.jpg": [-1, 1]}
+    assert data.report["warnings"] == ["each of these is one class, but ',' seems to stand between names: 'cat, dog'"]
+
+
 FORMS = {
     "list": encoder.dumps(ENTRIES),
     "indented": encoder.dumps(ENTRIES, indent=2),
@@ -113,13 +120,25 @@ FAULTS = {
     "no JSON": ("[{", {}, r"labels\.json: not JSON: .*line 1 column 3"),
     "no JSON in a line": ('{"path": "a.jpg", "labels": []}\n{"path"', {}, r"labels\.json: line 2: not JSON: "),
     "indented object": (encoder.dumps(ENTRIES[0], indent=1), {}, r"labels\.json: line 1: not JSON"),
+    "list within": (
+        {"images": ENTRIES, "by": "x"},
+        {},
+        r"labels\.json: one object, with the keys images, by; expected",
+    ),
+    "list within, indented": (encoder.dumps({"images": ENTRIES}, indent=1), {}, r"one object, with the keys images;"),
+    "paths to labels": ({"a.jpg": ["cat"], "b.jpg": "dog"}, {}, r"one object, with the keys a\.jpg, b\.jpg; expected"),
     "nested without end": ("[" * 100_000, {}, r"labels\.json: not JSON"),
     "key twice": ('[{"path": "a.jpg", "labels": [], "path": "b.jpg"}]', {}, r"not JSON: a key is there twice"),
     "no object": ([ENTRIES[0], ["b.jpg", "cat"]], {}, r"1 entries are no objects: entry 2 \(list\)"),
-    "no path": ([{"labels": []}], {}, r"1 entries have no text under 'path': entry 1"),
-    "path of a number": ([{"path": 7, "labels": []}], {}, r"1 entries have no text under 'path': entry 1"),
-    "no labels": ([{"path": "a.jpg"}], {}, r"1 entries have no name or list of names under 'labels': entry 1"),
-    "labels of numbers": ([{"path": "a.jpg", "labels": [3]}], {}, r"no name or list of names under 'labels': entry 1"),
+    "no path": ([{"labels": []}], {}, r"1 entries have no text under 'path': entry 1 \(None\)$"),
+    "path of a number": ([{"path": 7, "labels": []}], {}, r"1 entries have no text under 'path': entry 1 \(7\)$"),
+    "no labels": (
+        [{"path": "a.jpg"}],
+        {},
+        r"1 entries have no name or list of names under 'labels': entry 1 \(None\)$",
+    ),
+    "labels of numbers": ([{"path": "a.jpg", "labels": [3]}], {}, r"list of names under 'labels': entry 1 \(\[3\]\)$"),
+    "a long value": ([{"path": ["x" * 99], "labels": []}], {}, r"under 'path': entry 1 \(\['x{38}\.\.\.\)$"),
     "absent of null": (
         [{"path": "a.jpg", "labels": ["cat"], "absent": None}],
         {},

@@ -272,7 +272,7 @@ def test_paths_that_leave_the_folder_are_refused(tmp_path, layout, tree, path):
     else:
         np.save(tmp_path / "formatted_train_images.npy", np.array([path if "22" in name else name for name in TRAIN]))
         where = r"formatted_train_images\.npy row 2"
-    with pytest.raises(SourceError, match=f"1 images of .* have no usable path: {where}: path"):
+    with pytest.raises(SourceError, match=f"1 images have no usable path: {where}: path"):
         read(tmp_path, layout)
 
 
@@ -320,6 +320,42 @@ def test_an_image_listed_again_counts_once_unless_labels_differ(tmp_path):
     np.save(tmp_path / "formatted_train_labels.npy", np.array([*values[:5], (0, 0, 0)]))
     with pytest.raises(SourceError, match=r"1 images of train are listed again with other labels: zoo/0007_33\.jpg"):
         read(tmp_path, "formatted")
+
+
+def test_faults_of_all_lists_are_named_at_once(tmp_path):
+    official(tmp_path, test=TEST | {"zoo/0007_33.jpg": (0, 1, 0)})
+    edit(tmp_path, "Labels_sky_Train.txt", lambda text: b"yes" + text)
+    edit(tmp_path, "Labels_water_Test.txt", lambda text: text + b"2\n")
+    edit(tmp_path, "Labels_animal_Test.txt", lambda text: text + b"0\n")
+    (tmp_path / "Flickr/beach/0001_27.jpg").unlink()
+    with pytest.raises(SourceError) as caught:
+        read(tmp_path)
+    assert sorted(str(caught.value).splitlines()) == [
+        "Flickr: 1 of 6 images have no file: beach/0001_27.jpg",
+        "Labels_sky_Train.txt: 1 lines are neither 0 nor 1: Labels_sky_Train.txt:1 is 'yes1'",
+        "Labels_water_Test.txt: 1 lines are neither 0 nor 1: Labels_water_Test.txt:4 is '2'",
+        f"{tmp_path.name}: 1 images are in the train and in the test part: zoo/0007_33.jpg",
+        f"{tmp_path.name}: 1 label files do not hold one label for each of the 3 images of TestImagelist.txt:"
+        " Labels_animal_Test.txt (4)",
+    ]
+
+
+def test_faults_of_all_arrays_are_named_at_once(tmp_path):
+    formatted(tmp_path)
+    np.save(tmp_path / "formatted_train_images.npy", np.array([*TRAIN][:3] + ["/gone.jpg"]))
+    np.save(tmp_path / "formatted_train_labels.npy", np.zeros((4, 2)))
+    (tmp_path / "formatted_val_labels.npy").write_bytes(b"nothing")
+    (tmp_path / "Flickr/zoo/0002_31.jpg").rename(tmp_path / "Flickr/zoo/other.jpg")
+    with pytest.raises(SourceError) as caught:
+        read(tmp_path, "formatted")
+    for words in (
+        "formatted_train_labels.npy has 4 rows and 2 columns, but there are 4 images",
+        "formatted_val_labels.npy: cannot be read as a NumPy array",
+        "formatted_train_images.npy: 1 images have no usable path: formatted_train_images.npy row 3",
+        "Flickr: 1 of 2 images have no file: zoo/0002_31.jpg",
+    ):
+        assert sum(words in line for line in str(caught.value).splitlines()) == 1, words
+    assert len(str(caught.value).splitlines()) == 4
 
 
 # ---------------------------------------------------------------------------------------------- arrays
@@ -403,6 +439,11 @@ def test_missing_pictures_stop_the_run_or_are_left_to_the_packing(tmp_path, layo
     assert labels(data) == TRAIN | TEST and data.image(1) == folder / "zoo/0007_33.jpg"
     assert data.report["pictures"]["missing"] == {"count": 2, "first": ["zoo/0007_33.jpg", "zoo/0002_31.jpg"]}
     assert "2 images have no file" in data.report["warnings"][-1]
+
+
+def test_pictures_that_are_not_read_are_told(tmp_path):
+    (official(tmp_path) / "Flickr" / "zoo" / "spare.HEIC").touch()
+    assert read(tmp_path).report["warnings"][-1].endswith("endings that are not read were left out: zoo/spare.HEIC")
 
 
 def test_a_copy_with_all_pictures_in_one_folder_goes_by_file_name(tmp_path):

@@ -8,6 +8,7 @@ from PIL import Image
 from pydantic import ValidationError
 
 from pipeline.images import decode
+from pipeline.layout import FaultyData
 from pipeline.single_positive import split_rows
 from pipeline.sources import voc
 from pipeline.table import Dataset, SourceError
@@ -194,36 +195,40 @@ FAULTS = {
         lambda t: t.replace(b"2008_000007  1\n", b""),
         r"cat_train\.txt: 1 of the 5 ids of train\.txt are missing: 2008_000007",
     ),
-    "id unknown": ("cat_val.txt", lambda t: t + b"2010_000001 -1\n", r"cat_val\.txt:4: 2010_000001 is not in val\.txt"),
+    "id unknown": (
+        "cat_val.txt",
+        lambda t: t + b"2010_000001 -1\n",
+        r"^cat_val\.txt: 1 ids are not in val\.txt: line 4 2010_000001$",
+    ),
     "id of the other part": (
         "cat_val.txt",
         lambda t: t + b"2008_000010 -1\n",
-        r"cat_val\.txt:4: 2008_000010 is not in val\.txt",
+        r"^cat_val\.txt: 1 ids are not in val\.txt: line 4 2008_000010$",
     ),
     "value": (
         "dog_train.txt",
         lambda t: t.replace(b"2008_000005  0", b"2008_000005  2"),
-        r"dog_train\.txt:4: 2008_000005 has label '2', expected 1, 0 or -1",
+        r"^dog_train\.txt: 1 labels are not 1, 0 or -1: line 4 2008_000005 '2'$",
     ),
     "value in words": (
         "dog_train.txt",
         lambda t: t.replace(b"2008_000005  0", b"2008_000005 yes"),
-        r"dog_train\.txt:4: 2008_000005 has label 'yes'",
+        r"^dog_train\.txt: 1 labels are not 1, 0 or -1: line 4 2008_000005 'yes'$",
     ),
     "three fields": (
         "dog_train.txt",
         lambda t: t.replace(b"2008_000005  0", b"2008_000005 0 0"),
-        r"dog_train\.txt:4: '2008_000005 0 0'",
+        r"^dog_train\.txt: 1 lines are not an id and a label: line 4 '2008_000005 0 0'$",
     ),
     "label lost on one line": (
         "dog_train.txt",
         lambda t: t.replace(b"2008_000005  0", b"2008_000005"),
-        r"dog_train\.txt:4: '2008_000005', expected an id and a label",
+        r"^dog_train\.txt: 1 lines are not an id and a label: line 4 '2008_000005'$",
     ),
     "labels lost but one": (
         "dog_val.txt",
         lambda t: b"2009_000004\n2009_000003 -1\n",
-        r"dog_val\.txt:2: '2009_000003 -1', expected an id alone",
+        r"^dog_val\.txt: 1 lines are not an id alone, as the first is: line 2 '2009_000003 -1'$",
     ),
     "all labels lost": (
         "dog_val.txt",
@@ -233,23 +238,23 @@ FAULTS = {
     "two labels": (
         "bird_train.txt",
         lambda t: t + b"2008_000010 -1\n",
-        r"bird_train\.txt:6: 2008_000010 has label -1 here and 1 above",
+        r"^bird_train\.txt: 1 ids have another label above: line 6 2008_000010 -1, not 1$",
     ),
     "train list with labels": (
         "train.txt",
         lambda t: t.replace(b"10\n", b"10 1\n"),
-        r"train\.txt:1: '2008_000010 1', expected one image id",
+        r"^train\.txt: 1 lines are not one image id: line 1 '2008_000010 1'$",
     ),
-    "train list empty": ("train.txt", lambda t: b"\n\n", r"train\.txt lists no image"),
+    "train list empty": ("train.txt", lambda t: b"\n\n", r"^train\.txt lists no image$"),
     "id that climbs": (
         "train.txt",
         lambda t: t + b"../../etc/passwd\n",
-        r"train\.txt:6: id '\.\./\.\./etc/passwd' is no plain file name",
+        r"^train\.txt: 1 ids are no plain file names: line 6 '\.\./\.\./etc/passwd'$",
     ),
     "image in both": (
         "val.txt",
         lambda t: t + b"2008_000010\n",
-        r"val\.txt: 1 images are in train\.txt too: 2008_000010",
+        r"(?m)^val\.txt: 1 images are in train\.txt too: 2008_000010$",
     ),
     "not text": ("cat_train.txt", lambda t: b"\xff\xfe\x00\x01", r"cat_train\.txt: cannot be read as UTF-8"),
 }
@@ -272,13 +277,14 @@ def test_a_missing_image_list_is_named(tmp_path, name):
 
 def test_a_class_with_one_list_only_is_named(tmp_path):
     (tree(tmp_path) / "ImageSets" / "Main" / "cat_val.txt").unlink()
-    with pytest.raises(SourceError, match=r"1 class lists are missing: cat_val\.txt; complete are: bird, dog"):
+    with pytest.raises(SourceError, match=r"1 class lists are missing \(complete are: bird, dog\): cat_val\.txt$"):
         read(tmp_path)
 
 
 def test_wanted_classes_without_lists_are_named(tmp_path):
     tree(tmp_path)
-    with pytest.raises(SourceError, match=r"2 class lists are missing: Cat_train\.txt, Cat_val\.txt; .*bird, cat, dog"):
+    words = r"2 class lists are missing \(complete are: bird, cat, dog\): Cat_train\.txt, Cat_val\.txt$"
+    with pytest.raises(SourceError, match=words):
         read(tmp_path, classes=["Cat"])
     with pytest.raises(SourceError, match="dog named twice"):
         read(tmp_path, classes=["dog", "cat", "dog"])
@@ -481,7 +487,7 @@ def test_names_that_are_no_class_are_counted_and_their_files_named(tmp_path):
     annotate(
         tmp_path, {"2008_000002": thing("tv/monitor", "0") * 2 + thing("Dog", "0"), "2009_000003": thing("cat", "0")}
     )
-    words = r"2 names are no class: 'tv/monitor' in 2 objects, first in 2008_000002\.xml, 'Dog' in 1 objects, first in"
+    words = r"2 names are no class \(.*`classes`\): 'tv/monitor' in 2 objects, first in 2008_000002\.xml, 'Dog' in 1 ob"
     with pytest.raises(SourceError, match=words):
         read(tmp_path, labels="annotations")
     assert read(tmp_path, labels="annotations", classes=["cat", "Dog", "dog", "tv/monitor"]).table.truth[0].sum() == 1
@@ -505,15 +511,223 @@ def test_faulty_annotations_are_all_listed_at_once(tmp_path):
 
 
 def test_missing_annotations_are_named(tmp_path):
-    with pytest.raises(SourceError, match="labels: annotations: no folder Annotations in "):
+    with pytest.raises(SourceError, match="^Annotations: no such folder in "):
         read(tree(tmp_path), labels="annotations")
     annotated(tmp_path)
     for name in ("2008_000007", "2008_000010"):
         (tmp_path / "Annotations" / f"{name}.xml").unlink()
-    with pytest.raises(SourceError, match=r"Annotations: 2 of 5 images have no file: 2008_000010, 2008_000007$"):
+    with pytest.raises(SourceError, match=r"Annotations: 2 of 8 images have no file: 2008_000010, 2008_000007$"):
         read(tmp_path, labels="annotations")
     with pytest.raises(SourceError, match="dog named twice"):
         read(tmp_path, labels="annotations", classes=["dog", "dog"])
+
+
+# ---------------------------------------------------------------------------------------------- where objects lie
+def boxed(name: str, difficult: int, *corners: object, inside: str = "") -> str:
+    """An object with a box: first and last pixel, the picture's first being 1."""
+    sides = zip(("xmin", "ymin", "xmax", "ymax"), corners, strict=True) if corners else ()
+    box = "".join(f"<{side}>{value}</{side}>" for side, value in sides)
+    return f"<object><name>{name}</name><difficult>{difficult}</difficult><bndbox>{box}</bndbox>{inside}</object>"
+
+
+SIZE = "<size><width>40</width><height>30</height></size>"  # half a diagonal is 25
+WHOLE = (1, 1, 40, 30)
+BOXES = {
+    "2008_000010": boxed("bird", 0, 1, 1, 20, 15) + boxed("bird", 1, *WHOLE),
+    "2008_000002": boxed("bird", 1, *WHOLE) + boxed("cat", 0, 31, -9, 50, 15) + boxed("cat", 0, 15, 16.0, 26, 21),
+    "2008_000007": boxed("cat", 0, 11, 1, 30, 15, inside="<part><name>cat</name><bndbox><xmin>1</xmin></bndbox></part>")
+    + boxed("dog", 0),
+    "2008_000005": boxed("dog", 1, 1, 16, 40, 30),
+    "2008_000001": boxed("dog", 0, 30, 1, 10, 10),  # its last pixel before its first
+    "2009_000004": boxed("cat", 0, 37, 28, 40, 30) + boxed("dog", 1, *WHOLE),
+    "2009_000003": boxed("bird", 0, *WHOLE),
+    "2009_000009": "",
+}
+LARGEST = {  # fractions of 40 x 30 = 1200 pixels, as bird, cat, dog
+    "2008_000001": [0, 0, 0],
+    "2008_000002": [0, 10 * 15 / 1200, 0],
+    "2008_000007": [0, 20 * 15 / 1200, 0],
+    "2008_000010": [20 * 15 / 1200, 0, 0],
+    "2009_000003": [1, 0, 0],
+    "2009_000004": [0, 4 * 3 / 1200, 0],
+}
+CENTRAL = {  # centres from (20, 15): (0, 3) is nearer than (15, -7.5); (0, -7.5); (-10, -7.5); (0, 0); (18, 13.5)
+    "2008_000001": [0, 0, 0],
+    "2008_000002": [0, 3 / 25, 0],
+    "2008_000007": [0, 7.5 / 25, 0],
+    "2008_000010": [12.5 / 25, 0, 0],
+    "2009_000003": [0, 0, 0],
+    "2009_000004": [0, 22.5 / 25, 0],
+}
+
+
+def with_boxes(folder: Path, boxes: dict[str, str] = BOXES) -> Path:
+    return annotate(tree(folder), {name: SIZE + text for name, text in boxes.items()})
+
+
+@pytest.mark.parametrize("how", ["lists", "annotations"])
+def test_the_largest_and_the_most_central_box_of_each_class(tmp_path, how):
+    with_boxes(tmp_path)
+    for difficult in ("negative", "ignore"):
+        data = read(tmp_path, difficult=difficult, labels=how, classes=list(CLASSES))
+        assert list(labels(data)) == list(LARGEST) and data.objects is not None
+        assert data.objects.area.dtype == data.objects.offset.dtype == np.float32
+        np.testing.assert_allclose(data.objects.area, list(LARGEST.values()), rtol=1e-6)
+        np.testing.assert_allclose(data.objects.offset, list(CENTRAL.values()), rtol=1e-6)
+        lost = {"count": 2, "first": ["JPEGImages/2008_000001.jpg", "JPEGImages/2008_000007.jpg"]}
+        found = data.report["boxes"]
+        assert (found["used"], found["present_without_box"]) == (6, 2)
+        assert sorted(found["unusable"]["first"]) == lost["first"] and found["unusable"]["count"] == 2
+        assert "2 boxes cannot be used" in data.report["warnings"][0]
+        assert "2 present labels have no box" in data.report["warnings"][0]
+
+
+@pytest.mark.parametrize("how", ["lists", "annotations"])
+def test_difficult_boxes_count_where_they_alone_make_a_class_present(tmp_path, how):
+    data = read(with_boxes(tmp_path), difficult="positive", labels=how, classes=list(CLASSES))
+    assert data.objects is not None
+    area = LARGEST | {
+        "2008_000002": [1, 0.125, 0],
+        "2008_000005": [0, 0, 40 * 15 / 1200],
+        "2009_000004": [0, 0.01, 1],
+    }
+    offset = CENTRAL | {"2008_000005": [0, 0, 7.5 / 25]}
+    np.testing.assert_allclose(data.objects.area, [area[name] for name in sorted(area)], rtol=1e-6)
+    np.testing.assert_allclose(data.objects.offset, [offset[name] for name in sorted(offset)], rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", ["", "<size><width>0</width><height>30</height></size>", "<size>40</size>"])
+def test_labels_without_any_usable_box_are_read(tmp_path, size):
+    annotate(tree(tmp_path), {name: size + text for name, text in BOXES.items()})
+    for how in ("lists", "annotations"):
+        data = read(tmp_path, labels=how, classes=list(CLASSES))
+        assert labels(data) == PLAIN and data.objects is None and data.report["warnings"] == []
+        assert "draws by size or by closeness to the centre are not possible" in data.report["boxes"]
+
+
+@pytest.mark.parametrize(
+    "corners",
+    [("1", "x", "9", "9"), (1, 1, "nan", 9), (1, 1, "inf", 9), (41, 1, 60, 9), (5, 5, 3, 9), (1, 5, 9, 4), ()],
+)
+def test_one_box_that_cannot_be_used_leaves_no_trace(tmp_path, corners):
+    good = boxed("bird", 0, 11, 1, 30, 15)
+    data = read(with_boxes(tmp_path, BOXES | {"2008_000010": boxed("bird", 0, *corners) + good}))
+    assert data.objects is not None and data.report["boxes"]["unusable"]["count"] == 3
+    row = list(LARGEST).index("2008_000010")
+    np.testing.assert_allclose([data.objects.area[row, 0], data.objects.offset[row, 0]], [0.25, 0.3], rtol=1e-6)
+
+
+def test_a_label_of_the_lists_without_an_object_in_the_annotations_has_no_size(tmp_path):
+    folder = with_boxes(tmp_path)
+    edit(folder, "dog_val.txt", lambda data: data.replace(b"2009_000003 -1", b"2009_000003  1"))
+    data = read(folder)
+    assert data.objects is not None
+    assert data.table.truth[4].tolist() == [1, 0, 1] and data.objects.area[4].tolist() == [1, 0, 0]
+    assert data.report["boxes"]["present_without_box"] == 3
+    edit(folder, "dog_train.txt", lambda data: data.replace(b"2008_000005  0", b"2008_000005  1"))
+    data = read(folder)
+    row = data.table.paths.index("JPEGImages/2008_000005.jpg")
+    assert data.table.truth[row].tolist() == [0, 0, 1], "present by the list, difficult by its annotation"
+    assert data.objects is not None and not data.objects.area[row].any()
+
+
+def test_labels_of_lists_do_not_depend_on_annotations(tmp_path):
+    data = read(tree(tmp_path))
+    assert data.objects is None and data.report["warnings"] == []
+    assert data.report["boxes"].endswith(f"not possible: Annotations: no such folder in {tmp_path.name}")
+    annotate(tmp_path, {name: SIZE + text for name, text in BOXES.items()} | {"2008_000002": thing("zebra", "0")})
+    assert read(tmp_path).objects is not None, "a name that is no class is no fault of the lists"
+    (tmp_path / "Annotations" / "2008_000007.xml").unlink()
+    (tmp_path / "Annotations" / "2008_000005.xml").write_text("<annotation>")
+    data = read(tmp_path)
+    assert labels(data) == PLAIN and data.objects is None
+    for words in ("1 of 8 images have no file: 2008_000007", "2008_000005.xml: cannot be read as XML"):
+        assert words in data.report["boxes"] and words in data.report["warnings"][0]
+
+
+# ---------------------------------------------------------------------------------------------- all faults at once
+def told(folder: Path, **changes) -> set[str]:
+    """The lines of the error."""
+    with pytest.raises(SourceError) as caught:
+        read(folder, **changes)
+    return set(str(caught.value).splitlines())
+
+
+def test_all_faults_of_lists_and_pictures_are_told_at_once(tmp_path):
+    folder = tree(tmp_path)
+    lists = folder / "ImageSets" / "Main"
+    (lists / "cat_val.txt").unlink()
+    (lists / "bird_train.txt").write_bytes(b"\xff")
+    edit(folder, "val.txt", lambda data: data + b"2010_000001 1\n")
+    edit(folder, "bird_val.txt", lambda data: data + b"2010_000001 -1\n2010_000001 1\n2010_000002 1\n")
+    edit(folder, "dog_train.txt", lambda data: data.replace(b"2008_000007  1\n", b"").replace(b"10 -1", b"10  5"))
+    edit(folder, "dog_val.txt", lambda data: data + b"2010_000001 -1 x\n")
+    (folder / "JPEGImages" / "2008_000001.jpg").unlink()
+    (folder / "JPEGImages" / "2009_000003.png").touch()
+    lines = told(folder)
+    assert {line for line in lines if "UTF-8" not in line} == {
+        "Main: 1 class lists are missing (complete are: bird, dog): cat_val.txt",
+        "val.txt: 1 lines are not one image id: line 4 '2010_000001 1'",
+        "bird_val.txt: 1 ids have another label above: line 5 2010_000001 1, not -1",
+        "bird_val.txt: 1 ids are not in val.txt: line 6 2010_000002",
+        "dog_train.txt: 1 labels are not 1, 0 or -1: line 1 2008_000010 '5'",
+        "dog_train.txt: 1 of the 5 ids of train.txt are missing: 2008_000007",
+        "dog_val.txt: 1 lines are not an id and a label: line 4 '2010_000001 -1 x'",
+        "JPEGImages: 1 of 4 images have no file: 2008_000001",
+        "JPEGImages: 1 images have several files: 2009_000003.jpg = 2009_000003.png",
+    }
+    assert len(lines) == 10 and any(line.startswith("bird_train.txt: cannot be read as UTF-8") for line in lines)
+    with pytest.raises(SourceError) as caught:
+        voc.fingerprint(settings(), folder)
+    assert set(str(caught.value).splitlines()) == lines, "a missing list does not hide the rest"
+
+
+def test_a_missing_image_list_stops_that_list_only(tmp_path):
+    folder = annotated(tree(tmp_path))
+    (folder / "ImageSets" / "Main" / "train.txt").unlink()
+    edit(folder, "cat_val.txt", lambda data: data + b"2010_000001 -1\n")
+    edit(folder, "cat_train.txt", lambda data: data.replace(b" 1\n", b" 7\n"))
+    assert told(folder) == {
+        f"train.txt is missing in {folder / 'ImageSets' / 'Main'}",
+        "cat_val.txt: 1 ids are not in val.txt: line 4 2010_000001",
+        "cat_train.txt: 2 labels are not 1, 0 or -1: line 2 2008_000002 '7', line 3 2008_000007 '7'",
+    }
+
+
+def test_faults_of_annotations_of_both_parts_lists_and_pictures_are_told_at_once(tmp_path):
+    folder = annotated(tree(tmp_path))
+    annotate(folder, {"2008_000010": thing("bird", "2"), "2009_000009": thing("zebra", "0")})
+    (folder / "Annotations" / "2009_000004.xml").write_text("<")
+    (folder / "Annotations" / "2008_000002.xml").unlink()
+    (folder / "JPEGImages" / "2008_000001.jpg").unlink()
+    edit(folder, "val.txt", lambda data: data + b"a b\n")
+    lines = told(folder, labels="annotations", classes=["bird", "cat", "dog", "cat"])
+    assert {line for line in lines if "XML" not in line} == {
+        "prepare: classes: cat named twice",
+        "val.txt: 1 lines are not one image id: line 4 'a b'",
+        "Annotations: 2 of 9 images have no file: 2008_000002, a",
+        "Annotations: 1 names are no class (name all of them under `classes`): 'zebra' in 1 objects, first in "
+        "2009_000009.xml",
+        "JPEGImages: 1 of 3 images have no file: 2008_000001",
+    }
+    (faults,) = (line for line in lines if "XML" in line)
+    assert faults.startswith("Annotations: 2 faults: 2008_000010.xml: object 1 (bird) has difficult '2'")
+    assert "2009_000004.xml: cannot be read as XML" in faults
+
+
+def test_every_fault_is_at_hand_where_a_message_shows_some(tmp_path):
+    rows = {f"img_{number:03d}": (1, -1, -1) for number in range(30)}
+    folder = tree(tmp_path, rows)
+    for name in rows:
+        (folder / "JPEGImages" / f"{name}.jpg").unlink()
+    with pytest.raises(FaultyData) as caught:
+        read(folder)
+    assert [line.rpartition(" ")[2] for line in caught.value.every] == list(rows)
+
+
+def test_pictures_of_endings_that_are_not_read_are_told(tmp_path):
+    (tree(tmp_path) / "JPEGImages" / "2012_1.HEIC").touch()
+    assert read(tmp_path).report["warnings"] == ["1 pictures of endings that are not read were left out: 2012_1.HEIC"]
 
 
 # ---------------------------------------------------------------------------------------------- unusable pictures
@@ -574,11 +788,14 @@ def test_the_fingerprint_counts_the_annotations_that_are_read(tmp_path):
     annotate(tmp_path, {"2012_000001": thing("cat", "0")})
     edit(tmp_path, "cat_val.txt", lambda data: data + b"\n")
     assert state() == before, "what is not read does not count"
+    of_lists = voc.fingerprint(settings(), tmp_path)
     annotate(tmp_path, {"2008_000005": thing("dog", "0")})
+    assert voc.fingerprint(settings(), tmp_path) != of_lists, "boxes are read beside lists too"
     assert state() != before
     (tmp_path / "Annotations" / "2008_000005.xml").unlink()
     with pytest.raises(SourceError, match="Annotations: 1 of 8 images have no file: 2008_000005"):
         state()
+    assert voc.fingerprint(settings(), tmp_path) != of_lists
 
 
 @pytest.mark.parametrize("name", ["val.txt", "dog_train.txt"])

@@ -1,0 +1,279 @@
+"""Check raw data as a whole: lists and labels read, every picture decoded, every fault named, nothing written.
+
+What keeps a dataset from being prepared as it stands is a fault; what a user should know is a warning. Equal pictures
+are found by a hash of their decoded pixels, so that a copy in another format is found too.
+Source: ours.
+"""
+
+import filecmp
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from pipeline import comparable, config, layout
+from pipeline.images import ImageError, decode_noting
+from pipeline.packing import EXTREME, TINY
+from pipeline.sources import base
+from pipeline.table import SPLITS, Dataset, SourceError, Table
+
+AHEAD = 1024  # pictures given to the threads at once: what is known of each is small
+ODD = {
+    "tiny": f"with a side below {TINY} pixels, as placeholders have",
+    "extreme shape": f"of one side more than {EXTREME} times the other, packed as a square all the same",
+    "ends in plain grey": "ending in plain grey, as files do that were cut short",
+}
+"""Notes on pictures that are worth a look, and how warnings put them."""
+
+
+def check(root: Path, dataset: str, *, progress: bool = True) -> dict[str, Any]:
+    """Read everything of a dataset's raw data and say what is wrong with it.
+
+    Args:
+        root: Project root.
+        dataset: Name of a dataset of `prepare` in params.yaml.
+        progress: Whether to show a bar where standard error is a terminal.
+
+    Returns:
+        Plain JSON values. `dataset`, `source`; `faults` and `warnings`, a line each; `read`, the source's report;
+        `images` and `classes`, how many (0 where lists cannot be read); `notes`, what is odd about pictures -> their
+        names; `equal_pictures`, groups with `images` (`path`, `split`, `labels`), `across_splits`, `differing_classes`
+        and `same_bytes`; `in_no_row`, names of pictures that no row has; `statistics` and `papers`, as
+        `pipeline.comparable` gives them; `protocol`, sentences on what else must agree.
+
+    Raises:
+        ConfigError: params.yaml, or the dataset's block in it, is not valid.
+    """
+    params = config.load(root / "params.yaml")
+    source, settings = base.load(params, dataset)
+    simulate = params.settings("simulate", dataset)
+    name: str = settings.source
+    faults: list[str] = []
+    report: dict[str, Any] = {"dataset": dataset, "source": name, "faults": faults, "warnings": []}
+    report |= {"read": {}, "images": 0, "classes": 0, "notes": {}, "equal_pictures": [], "in_no_row": []}
+    report |= {"statistics": [], "papers": [], "protocol": []}
+    on_disk: dict[str, Path] = {}
+    try:
+        if isinstance(settings, layout.Pictures):
+            folder = layout.raw_folder(settings, root)
+            on_disk = {file: folder / file for file in layout.pictures(folder)}
+        data = _read(source, settings, root)
+    except SourceError as error:
+        faults += error.every if isinstance(error, layout.FaultyData) else str(error).splitlines()
+        names = list(on_disk)
+        looks = _looks(names, lambda row: on_disk[names[row]], progress)
+        faults += [str(look) for look in looks if isinstance(look, ImageError)]
+        return report
+
+    looks = list(_looks(data.table.paths, data.image, progress))
+    faults += [str(look) for look in looks if isinstance(look, ImageError)]
+    good = np.array([row for row, look in enumerate(looks) if not isinstance(look, ImageError)], np.int64)
+    if not len(good):
+        return report
+    table = data.table.take(good)
+    notes: dict[str, list[str]] = {}
+    alike: dict[bytes, list[int]] = {}
+    for row, look in enumerate(looks):
+        if not isinstance(look, ImageError):
+            alike.setdefault(look[1], []).append(row)
+            for note in look[0]:
+                notes.setdefault(note, []).append(data.table.paths[row])
+    groups = [_group(data, rows) for rows in alike.values() if len(rows) > 1]
+    used = {str(data.image(row)) for row in range(len(looks))} if on_disk else set()
+    faults += _empty(table)
+    report |= {
+        "read": {key: value for key, value in data.report.items() if key != "warnings"},
+        "images": len(looks),
+        "classes": len(table.classes),
+        "warnings": [*data.report.get("warnings", []), *_warnings(table, notes, groups)],
+        "notes": dict(sorted(notes.items())),
+        "equal_pictures": groups,
+        "in_no_row": [file for file, path in on_disk.items() if str(path) not in used],
+        "statistics": [asdict(row) for row in comparable.statistics(name, table)],
+        "papers": [asdict(verdict) for verdict in comparable.verdicts(name, settings, table)],
+    }
+    if report["papers"]:
+        report["protocol"] = [comparable.pictures(settings.size), comparable.draw(simulate)]
+    return report
+
+
+def _read(source: ModuleType, settings: Any, root: Path) -> Dataset:
+    """Read lists and labels; pictures that are missing are left to be told with those that cannot be decoded.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        SourceError: The lists are faulty.
+    """
+    if not isinstance(settings, layout.Pictures):
+        return source.read(settings, root)
+    try:
+        return source.read(settings.model_copy(update={"bad_images": "drop"}), root)
+    except SourceError:
+        source.read(settings.model_copy(update={"bad_images": "stop"}), root)  # tells missing pictures too
+        raise
+
+
+def _looks(
+    names: Sequence[str], picture: Callable[[int], np.ndarray | Path], progress: bool
+) -> Iterator[tuple[list[str], bytes] | ImageError]:
+    """Decode pictures in a few threads; yield of each, in order, notes and hash, or why it cannot be used."""
+
+    def look(row: int) -> tuple[list[str], bytes] | ImageError:
+        found = picture(row)
+        notes: list[str] = []
+        if not isinstance(found, np.ndarray):
+            try:
+                found, notes = decode_noting(found, names[row])
+            except ImageError as error:
+                return error
+        short, long = sorted(found.shape[:2])
+        notes += ["tiny"] if short < TINY else []
+        notes += ["extreme shape"] if long > EXTREME * short else []
+        hashed = hashlib.blake2b(str(found.shape).encode(), digest_size=16)
+        hashed.update(found.tobytes())
+        return notes, hashed.digest()
+
+    shown = tqdm(total=len(names), desc="check", unit="image", disable=None if progress else True)
+    with shown, ThreadPoolExecutor(max(1, min(os.cpu_count() or 1, 8))) as pool:
+        for start in range(0, len(names), AHEAD):
+            for result in pool.map(look, range(start, min(start + AHEAD, len(names)))):
+                shown.update()
+                yield result
+
+
+def _group(data: Dataset, rows: list[int]) -> dict[str, Any]:
+    """Return what is known of rows with equal pictures."""
+    table, first = data.table, data.image(rows[0])
+    differ = (table.truth[rows] != table.truth[rows[0]]).any(axis=0)
+    others = [data.image(row) for row in rows[1:]]
+    return {
+        "images": [
+            {
+                "path": table.paths[row],
+                "split": SPLITS[table.split[row]],
+                "labels": [table.classes[column] for column in np.flatnonzero(table.truth[row])],
+            }
+            for row in rows
+        ],
+        "across_splits": len(set(table.split[rows].tolist())) > 1,
+        "differing_classes": [table.classes[column] for column in np.flatnonzero(differ)],
+        "same_bytes": isinstance(first, Path)
+        and all(isinstance(other, Path) and filecmp.cmp(first, other, shallow=False) for other in others),
+    }
+
+
+def _empty(table: Table) -> list[str]:
+    """Return which splits leave nothing to train on, to choose an epoch by, or to test on."""
+    rows = {name: table.rows(name) for name in SPLITS}
+    faults = [f"{name}: no image can be used" for name in SPLITS if not len(rows[name])]
+    for name in ("train", "val"):
+        if len(rows[name]) and not table.truth[rows[name]].any():
+            faults.append(f"{name}: no image has a positive label")
+    return faults
+
+
+def _warnings(table: Table, notes: dict[str, list[str]], groups: list[dict[str, Any]]) -> list[str]:
+    """Return what a user should know although the data can be prepared."""
+    warnings = []
+    for name in SPLITS:
+        truth = table.truth[table.rows(name)]
+        if not len(truth):
+            continue
+        if absent := [table.classes[column] for column in np.flatnonzero(~truth.any(axis=0))]:
+            warnings.append(f"{name}: no positive of {layout.some(absent)}")
+        if bare := int((~truth.any(axis=1)).sum()):
+            warnings.append(f"{name}: {_number(bare, 'image')} without a positive label")
+    if across := sum(group["across_splits"] for group in groups):
+        warnings.append(f"{_number(across, 'group')} of equal pictures across splits: what is tested was seen before")
+    if differ := sum(bool(group["differing_classes"]) for group in groups):
+        warnings.append(f"{_number(differ, 'group')} of equal pictures with different labels")
+    for note, words in ODD.items():
+        if found := notes.get(note):
+            warnings.append(f"{_number(len(found), 'picture')} {words}: {', '.join(found)}")
+    return warnings
+
+
+# ---------------------------------------------------------------------------------------------- for a person
+def clean(report: dict[str, Any], strict: bool) -> bool:
+    """Tell whether a dataset is clean.
+
+    Args:
+        report: What `check` returned.
+        strict: Whether warnings count too.
+
+    Returns:
+        Whether there is nothing that counts.
+    """
+    return not (report["faults"] or (strict and report["warnings"]))
+
+
+def told(report: dict[str, Any], strict: bool) -> Iterator[str]:
+    """Give a report as text for a terminal.
+
+    Args:
+        report: What `check` returned.
+        strict: As in `clean`.
+
+    Yields:
+        Lines; the last one counts faults and warnings and says whether the dataset is clean.
+    """
+    faults, warnings, groups = report["faults"], report["warnings"], report["equal_pictures"]
+    folder = report["read"].get("folder")
+    where = f" in {folder}" if folder else ""
+    yield f"{report['dataset']}: source {report['source']}{where}, " + (
+        f"{_number(report['images'], 'image')}, {_number(report['classes'], 'class', 'classes')}"
+        if report["images"]
+        else "lists cannot be read"
+    )
+    yield from _section(f"Faults ({len(faults)})", faults)
+    yield from _section(f"Warnings ({len(warnings)})", warnings)
+    yield from _section(f"Equal pictures ({_number(len(groups), 'group')})", map(_told_group, groups))
+    notes = report["notes"] | ({"in no row of the table": report["in_no_row"]} if report["in_no_row"] else {})
+    yield from _section("Pictures", (f"{note}: {len(names)}, such as {names[0]}" for note, names in notes.items()))
+    if rows := report["statistics"]:
+        wide = max(len(row["name"]) for row in rows)
+        table = [f"{'':{wide}}  published  this copy"]
+        for row in rows:
+            same = "same" if row["same"] else "differs"
+            table.append(f"{row['name']:{wide}}  {row['published']:>9}  {row['found']:>9}  {same}")
+        yield from _section("Counts (Zhou 2022, Table 5)", table)
+        lines = []
+        for verdict in report["papers"]:
+            lines += [f"{verdict['answer']}: {', '.join(verdict['papers'])}", *(f"  {why}" for why in verdict["why"])]
+        yield from _section("Comparable with the numbers of", lines)
+        yield from _section("For numbers that compare, these must agree too", report["protocol"])
+    elif report["images"]:
+        yield from _section("Comparable", ["nothing is published on this dataset to compare with"])
+    yield ""
+    count = f"{_number(len(faults), 'fault')}, {_number(len(warnings), 'warning')}"
+    yield f"{report['dataset']}: {count}: {'clean' if clean(report, strict) else 'not clean'}"
+
+
+def _section(head: str, lines: Iterable[str]) -> Iterator[str]:
+    """Yield a heading and its lines; nothing without lines."""
+    if lines := list(lines):
+        yield from ("", head, *(f"  {line}" for line in lines))
+
+
+def _told_group(group: dict[str, Any]) -> str:
+    """Return one group of equal pictures as a line."""
+    images = " = ".join(
+        f"{image['path']} ({image['split']}: {', '.join(image['labels']) or 'no label'})" for image in group["images"]
+    )
+    told = ["the same file" if group["same_bytes"] else "other bytes"]
+    told += ["across splits"] if group["across_splits"] else []
+    told += [f"labels differ in {', '.join(group['differing_classes'])}"] if group["differing_classes"] else []
+    return f"{images}: {', '.join(told)}"
+
+
+def _number(count: int, word: str, plural: str | None = None) -> str:
+    return f"{count} {word if count == 1 else plural or word + 's'}"

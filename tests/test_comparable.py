@@ -1,0 +1,192 @@
+"""Which papers a copy compares with, by tables of the published shapes."""
+
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import comparable
+from pipeline.config import Simulate
+from pipeline.single_positive import split_rows
+from pipeline.sources import coco, cub, nus, voc
+from pipeline.table import Table
+
+SHAPES = {  # official training and test images, classes, positives in the training part
+    "voc": (5_717, 5_823, 20, round(1.46 * 5_717)),
+    "coco": (82_081, 40_137, 80, round(2.94 * 82_081)),
+    "nus": (150_000, 60_260, 81, round(1.89 * 150_000)),
+    "cub": (5_994, 5_794, 312, round(31.4 * 5_994)),
+}
+CUT = {"size": 448, "bad_images": "stop", "val_fraction": 0.2, "split_seed": 1200, "root": "raw"}
+PROFILES = {
+    "voc": {"labels": "lists", "difficult": "negative", "classes": None},
+    "coco": {"year": 2014, "unannotated": "drop", "crowd": "count", "order": "string", "test_fraction": None},
+    "nus": {"layout": "formatted", "classes": None},
+    "cub": {"least_certainty": 1},
+}
+SETTINGS = {"voc": voc.Settings, "coco": coco.Settings, "nus": nus.Settings, "cub": cub.Settings}
+
+
+def table(source: str, train: int = 0, test: int = 0, positives: int = 0, bare: tuple[int, int] = (0, 0)) -> Table:
+    """A table of the published shape, or one that differs by so much; labels are spread evenly over rows with any."""
+    n, m, c, total = SHAPES[source]
+    n, m, total = n + train, m + test, total + positives
+    truth = np.zeros((n + m, c), np.int8)
+    truth[: n + m - bare[1], 0] = 1
+    truth[n - bare[0] : n] = 0
+    each, more = divmod(total, n - bare[0])
+    truth[: n - bare[0], :each] = 1
+    truth[np.random.default_rng(0).permutation(n - bare[0])[:more], each] = 1
+    split = np.full(n + m, 2, np.uint8)
+    rows, val = split_rows(n, 0.2, 1200)
+    split[rows], split[val] = 0, 1
+    official = (np.arange(n + m) >= n).astype(np.uint8)
+    return Table(
+        classes=tuple(f"class {number:03}" for number in range(c)),
+        paths=tuple(f"{row}.jpg" for row in range(n + m)),
+        truth=truth,
+        scored=np.ones(truth.shape, np.bool_),
+        split=split,
+        official=official,
+    )
+
+
+@cache
+def published(source: str) -> Table:
+    return table(source)
+
+
+def settings(source: str, **changes):
+    return SETTINGS[source].model_validate({"source": source} | CUT | PROFILES[source] | changes)
+
+
+def answers(source: str, of: Table, **changes) -> dict[str, str]:
+    found = comparable.verdicts(source, settings(source, **changes), of)
+    assert len({name for verdict in found for name in verdict.papers}) == sum(len(verdict.papers) for verdict in found)
+    return {name: verdict.answer for verdict in found for name in verdict.papers}
+
+
+def why(source: str, of: Table, paper: str, **changes) -> str:
+    found = comparable.verdicts(source, settings(source, **changes), of)
+    return "; ".join(next(verdict.why for verdict in found if paper in verdict.papers))
+
+
+# ---------------------------------------------------------------------------------------------- counts
+@pytest.mark.parametrize("source", SHAPES)
+def test_a_table_of_the_published_shape_has_the_published_counts(source):
+    rows = comparable.statistics(source, published(source))
+    assert [row.name for row in rows] == list(comparable.STATISTICS)
+    assert all(row.same and row.found == row.published for row in rows)
+    n, m, c, _ = SHAPES[source]
+    assert [int(row.published) for row in rows[:4]] == [c, n - round(0.2 * n), round(0.2 * n), m]
+    assert float(rows[4].published) + float(rows[5].published) == pytest.approx(c)
+
+
+def test_a_copy_that_lacks_an_image_or_labels_differs_there():
+    rows = comparable.statistics("voc", table("voc", test=-1))
+    assert {row.name: row.found for row in rows if not row.same} == {"test images": "5822"}
+    rows = comparable.statistics("voc", table("voc", positives=5_717 // 20))  # 0.05 a row
+    assert [row.name for row in rows if not row.same] == ["positives per train image", "negatives per train image"]
+    assert float(rows[4].found) == pytest.approx(1.51, abs=0.011)
+
+
+def test_labels_may_be_counted_before_the_cut():
+    data = published("voc")
+    train, val = data.rows("train"), data.rows("val")
+    truth = data.truth.copy()
+    truth[train[:100], 19], truth[val[:100], 0] = (
+        1,
+        0,
+    )  # 100 more there, as many fewer here
+    moved = Table(**{**data.__dict__, "truth": truth})
+    assert f"{truth[train].sum() / len(train):.2f}" == "1.48"
+    assert all(row.same for row in comparable.statistics("voc", moved))
+
+
+def test_of_other_sources_nothing_is_published():
+    data = table("voc")
+    for source in ("digits", "csv", "json", "folder"):
+        assert comparable.statistics(source, data) == []
+        assert comparable.verdicts(source, SimpleNamespace(), data) == []
+
+
+# ---------------------------------------------------------------------------------------------- papers
+@pytest.mark.parametrize("source", ["voc", "coco", "cub"])
+def test_the_published_copy_compares_with_all_that_share_the_protocol(source):
+    found = answers(source, published(source))
+    assert {name for name, answer in found.items() if answer == "yes"} == {*comparable.FAMILY, *comparable.UNSCORED}
+    assert [name for name, answer in found.items() if answer == "no"] == list(found)[6:]
+    assert why(source, published(source), "EM+APL (Zhou 2022)") == ""
+    left = {"voc": "7 of batches of 8 and 15", "coco": "1 of batches of 8 and 9", "cub": "2 of batches of 8 and 2"}
+    assert left[source] in why(source, published(source), "Cole 2021")
+
+
+@pytest.mark.parametrize(
+    "source, key, value, words",
+    [
+        ("voc", "labels", "annotations", "labels: annotations, the papers lists"),
+        ("voc", "difficult", "ignore", "difficult: ignore, the papers negative"),
+        ("coco", "year", 2017, "year: 2017, the papers 2014"),
+        ("coco", "unannotated", "keep", "unannotated: keep, the papers drop"),
+        ("coco", "crowd", "ignore", "crowd: ignore, the papers count"),
+        ("coco", "order", "numeric", "order: numeric, the papers string"),
+        ("coco", "test_fraction", 0.25, "test_fraction: 0.25, the papers null"),
+        ("nus", "split_seed", 1, "split_seed: 1, the papers 1200"),
+        ("cub", "least_certainty", 2, "least_certainty: 2, the papers 1"),
+        ("cub", "val_fraction", 0.25, "val_fraction: 0.25, the papers 0.2"),
+    ],
+)
+def test_a_setting_that_differs_is_named(source, key, value, words):
+    found = answers(source, published(source), **{key: value})
+    assert set(found.values()) == {"no"}
+    assert why(source, published(source), "LASD (2023)", **{key: value}) == words
+
+
+def test_counts_that_differ_are_named_and_classes_in_another_order():
+    assert why("voc", table("voc", train=-1, test=1), "GR Loss (Chen 2024)").startswith("counts differ: ")
+    data = published("voc")
+    turned = Table(**{**data.__dict__, "classes": data.classes[::-1]})
+    assert set(answers("voc", turned).values()) == {"no"}
+    assert "another order" in why("voc", turned, "Cole 2021")
+
+
+def test_coco_with_its_images_without_annotation():
+    data = table("coco", train=82_783 - 82_081, test=40_504 - 40_137)
+    found = answers("coco", data, unannotated="keep")
+    assert [answer for answer in found.values()] == ["no"] * 7 + ["open"]
+    assert "40,137 test images" in why("coco", published("coco"), list(found)[-1])
+
+
+def test_nothing_in_a_copy_of_nus_tells_whose_pictures_they_are():
+    found = answers("nus", published("nus"))
+    assert [found[name] for name in comparable.FAMILY] == ["open"] * 4
+    assert [found[name] for name in comparable.UNSCORED] == ["no"] * 2  # no image without a label
+    assert "33,410 and 13,412" in why("nus", published("nus"), "Cole 2021")
+    cole = table("nus", bare=(33_410, 13_412))
+    assert set(answers("nus", cole).values()) == {"open", "no"}
+    assert "as in his arrays" in why("nus", cole, "Cole 2021") and "batches" in why("nus", cole, "Cole 2021")
+    assert answers("nus", cole)[comparable.OTHERS] == "no" and "119,103" in why("nus", cole, comparable.OTHERS)
+
+
+# ---------------------------------------------------------------------------------------------- beside the data
+def test_pictures_and_labels_as_in_the_papers():
+    assert comparable.pictures(448) == "pictures: 448 x 448 pixels"
+    assert comparable.pictures(224) == "pictures: 224 x 224 pixels; the papers: 448 x 448"
+
+    def told(protocol: str, seed: int = 1200, **change: Any) -> str:
+        block = {"protocol": protocol, "seed": seed, "draw": 0, "empty_rows": "keep", "bias": {"kind": "uniform"}}
+        block |= {"positives": {"kind": "count", "value": 1}, "negatives": {"kind": "count", "value": 0}}
+        return comparable.draw(Simulate.model_validate(block | change))
+
+    assert "by the papers' recipe with their seed" in told("literature")
+    assert "literature, seed 1;" in told("literature", 1)
+    assert "simulate: seeded;" in told("seeded") and "alone" not in told("seeded")
+    assert "none is hidden" in told("given")
+    for change in (
+        {"positives": {"kind": "count", "value": 2}},
+        {"negatives": {"kind": "count", "value": 1}},
+    ):
+        assert "and not one positive alone of each image" in told("literature", 1200, **change)
+    assert "and not one positive alone" in told("seeded", bias={"kind": "frequency", "power": 1.0})
