@@ -2,8 +2,8 @@
 
 LABELS is an .npz of the real label matrix: `image` file names, `labels` (N, 80), `category_id`, `category`. From it a
 tree in COCO's layout is made in a temporary folder: as many images, images without annotation and annotations as the
-official files have, with polygons as long as theirs, and pictures that are hard links to a few JPEGs. Printed are
-seconds and peak resident memory of reading it, of `prepare` and of `simulate`, each in a process of its own.
+official files have, with boxes and with polygons as long as theirs, and pictures that are hard links to a few JPEGs.
+Printed are seconds and peak resident memory of reading it, of `prepare` and of `simulate`, each in its own process.
 """
 
 import argparse
@@ -92,11 +92,13 @@ def write_annotations(
                 file.write(", " * bool(place) + json.dumps(entry))
             file.write('], "licenses": [], "annotations": [')
             order = generator.permutation(len(rows))
+            boxes = generator.uniform((0, 0, 0.01, 0.01), (0.6, 0.6, 0.4, 0.4), (len(rows), 4)) * (640, 480, 640, 480)
+            boxes = boxes.round(2).tolist()
             cells = zip(ids[rows[order]].tolist(), columns[order].tolist(), crowd[order].tolist(), strict=True)
             for place, (image, column, of_crowd) in enumerate(cells):
                 file.write(
                     f'{", " * bool(place)}{{"segmentation": {polygons[place % PICTURES]}, "area": 2765.1486, '
-                    f'"iscrowd": {of_crowd}, "image_id": {image}, "bbox": [199.84, 200.46, 77.71, 70.88], '
+                    f'"iscrowd": {of_crowd}, "image_id": {image}, "bbox": {boxes[place]}, '
                     f'"category_id": {keys[column]}, "id": {place}}}'
                 )
             file.write('], "categories": ' + json.dumps(categories) + "}")

@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterable
@@ -22,6 +23,9 @@ from tqdm import tqdm
 from pipeline import storage
 
 LARGE = 64 << 20  # bytes; a larger file enters a fingerprint by size and time, since hashing it takes seconds
+_FORMER = re.compile(
+    r"\.?(?P<point>(?P<run>.+)-[0-9a-f]{16}-[^/]+-(?:None|\d+))(?:\.pt|\.lock|\.pt\.\d+\.tmp)?"
+)  # files and folders of a resume point as they lay side by side, before each run had a folder
 
 
 def scratch(root: Path) -> Path:
@@ -50,22 +54,46 @@ def abandoned(folder: Path) -> list[Path]:
         Their folders, sorted.
     """
     free = []
-    for path in sorted(each for each in folder.glob("*") if each.is_dir()):
-        if lock := _lock(path):
+    for path in _entries(folder):
+        if path.is_dir() and (lock := _lock(path)):
             lock.close()
             free.append(path)
     return free
+
+
+def left(place: Path) -> dict[str, list[Path]]:
+    """List all resume points that no process is using, those in the form of earlier versions too.
+
+    Args:
+        place: The scratch folder; it may be absent.
+
+    Returns:
+        By run, sorted, what `describe` and `remove` take.
+    """
+    found: dict[str, list[Path]] = {}
+    for path in _entries(place):
+        if former := _FORMER.fullmatch(path.name):
+            if _free(place / f"{former['point']}.lock"):
+                found.setdefault(former["run"], []).append(path)
+        elif points := abandoned(path):
+            found.setdefault(path.name, []).extend(points)
+    return dict(sorted(found.items()))
 
 
 def remove(paths: Iterable[Path]) -> None:
     """Delete resume points, but for those that a process is using.
 
     Args:
-        paths: Their folders.
+        paths: Their folders, or what `left` found of earlier versions.
     """
     for path in paths:
-        if lock := _lock(path):
-            _delete(path, lock)
+        if not _FORMER.fullmatch(path.name):
+            if lock := _lock(path):
+                _delete(path, lock)
+        elif path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def sort_out(folder: Path, fingerprint: str, run: str) -> None:
@@ -92,16 +120,41 @@ def describe(paths: Iterable[Path]) -> str:
     """Say what resume points take and how old they are.
 
     Args:
-        paths: Their folders.
+        paths: Their folders, or what `left` found; what vanishes meanwhile does not count.
 
     Returns:
         Space on disk and time since the last write, in words.
     """
-    found = [file.stat() for path in paths for file in path.rglob("*") if file.is_file()]
+    found: list[os.stat_result] = []
+    for path in paths:
+        inside = [Path(folder, name) for folder, _, names in os.walk(path) for name in names]
+        for file in inside if path.is_dir() else [path]:
+            with suppress(OSError):
+                found.append(file.stat())
     size = sum(each.st_blocks for each in found) * 512  # a file of heat maps is sparse
     hours = max(0.0, time.time() - max((each.st_mtime for each in found), default=time.time())) / 3600
     space = f"{size / 1e9:.3g} GB" if size >= 1e9 else f"{size / 1e6:.3g} MB"
     return f"{space}, last written {f'{hours / 24:.0f} days' if hours >= 48 else f'{hours:.1f} hours'} ago"
+
+
+def _entries(folder: Path) -> list[Path]:
+    """Return what a folder holds, sorted; nothing where it is absent, gone meanwhile or a file."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _free(file: Path) -> bool:
+    """Return whether no process holds a lock on a file."""
+    try:
+        with open(file, "r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def _delete(path: Path, lock: IO[str]) -> None:
@@ -215,9 +268,16 @@ class Checkpoint:
         Args:
             content: What `load` will return.
             at_once: Whether to save whatever the time.
+
+        Raises:
+            StorageError: It cannot be written, as on a full disk; what was saved before stays.
         """
         if at_once or self.due:
-            storage.write_torch(self._file, content)
+            try:
+                storage.write_torch(self._file, content)
+            except storage.StorageError as error:
+                stays = "nothing is lost but what followed the last resume point, which stays"
+                raise storage.StorageError(f"{error}; {stays}: make room and start again") from error
             self.written = time.monotonic()
 
     def empty(self) -> None:

@@ -7,11 +7,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipeline import checkpoint, own_profile, storage
+from pipeline import check_data, checkpoint, own_profile, storage
 from pipeline.config import ConfigError
 from pipeline.show import show
 from pipeline.storage import StorageError
 from pipeline.table import SourceError
+
+
+class NotClean(Exception):
+    """A dataset has faults, which were printed."""
 
 
 def _rows(text: str) -> int:
@@ -42,6 +46,19 @@ def parser() -> argparse.ArgumentParser:
     verb.add_argument(
         "--exhaustive", action="store_true", help="the labels of an image are all that apply to it, not just some"
     )
+    verb = verbs.add_parser(
+        "check-data",
+        help="read a dataset whole: every fault, duplicates, counts against the papers'",
+        description="Read the lists of a dataset, decode every picture, and list every fault, equal pictures across "
+        "splits or with different labels, and counts against the published ones, with the papers that this copy "
+        "compares with. Nothing is prepared or changed. Exit status: 0 clean, 1 not clean or params.yaml not valid, "
+        "2 wrong usage. Faults make it unclean, warnings only with --strict.",
+    )
+    verb.add_argument(
+        "dataset", help="name in `prepare` of params.yaml (python -m stages.profile NAME --root FOLDER puts one there)"
+    )
+    verb.add_argument("--strict", action="store_true", help="warnings count as faults, such as equal pictures")
+    verb.add_argument("--json", metavar="FILE", type=Path, help="write all of it to this file too, every name included")
     verb = verbs.add_parser(
         "show",
         help="show a stage's output: arrays, tables, weights",
@@ -75,19 +92,37 @@ def _init(options: argparse.Namespace) -> Iterator[str]:
     """Write a profile and yield what was found and what to do next.
 
     Raises:
-        ConfigError: The folder's labels are not understood, or a profile of that name is there.
+        ConfigError: The folder's labels are not understood, or the name is in use.
+        SourceError: The labels are faulty.
     """
     found = own_profile.find(options.folder, options.exhaustive)
     name = options.name or re.sub("[^a-z0-9]+", "_", options.folder.resolve().name.lower()).strip("_")
     profile = Path("profiles") / f"{name}.yaml"
     if profile.exists():
         raise ConfigError(f"{profile} is there; give another name by --name, or delete it")
-    text = own_profile.write(name, str(options.folder.resolve()), found, options.exhaustive)
+    root = str(options.folder.resolve())
+    text = own_profile.write(name, root, found, options.exhaustive, own_profile.taken(Path(), root))
+    told = own_profile.told(root, found)  # before anything is written: it says what is wrong
     storage.write_text(profile, text)
     yield f"{profile}: source {found['source']}, labels {'' if options.exhaustive else 'not '}exhaustive"
-    if labels := found.get("labels"):
-        yield "labels: " + ", ".join(f"{key} {value!r}" for key, value in labels.items())
+    yield from told
     yield f"next: make repro PROFILE={name}"
+
+
+def _check_data(options: argparse.Namespace) -> Iterator[str]:
+    """Yield what was found.
+
+    Raises:
+        ConfigError: The dataset's settings are missing or not valid.
+        NotClean: There is a fault, or a warning under ``--strict``.
+    """
+    report = check_data.check(Path("."), options.dataset)
+    clean = check_data.clean(report, options.strict)
+    if options.json is not None:
+        storage.write_json(options.json, report | {"clean": clean})
+    yield from check_data.told(report, options.strict)
+    if not clean:
+        raise NotClean
 
 
 def _show(options: argparse.Namespace) -> Iterator[str]:
@@ -120,8 +155,8 @@ def _methods(options: argparse.Namespace) -> Iterator[str]:
 
 def _scratch(options: argparse.Namespace) -> Iterator[str]:
     place = checkpoint.scratch(Path("."))
-    left = {run: checkpoint.abandoned(run) for run in sorted(place.glob("*"))}
-    lines = [f"{run.name}: {checkpoint.describe(paths)}" for run, paths in left.items() if paths]
+    left = checkpoint.left(place)
+    lines = [f"{run}: {checkpoint.describe(paths)}" for run, paths in left.items()]
     if options.clear:
         checkpoint.remove(path for paths in left.values() for path in paths)
     yield f"{place}: {len(lines)} interrupted run{'' if len(lines) == 1 else 's'}{' deleted' if options.clear else ''}"
@@ -135,13 +170,16 @@ def main(argv: list[str] | None = None) -> int:
         argv: Words after the program's name; None: the process's own.
 
     Returns:
-        Exit status: 0, or 1 after an error that was printed.
+        Exit status: 0, or 1 after an error or a fault in data that was printed.
     """
     options = parser().parse_args(argv)
+    verbs = {"init": _init, "check-data": _check_data, "show": _show, "methods": _methods, "scratch": _scratch}
     try:
-        for line in {"init": _init, "show": _show, "methods": _methods, "scratch": _scratch}[options.verb](options):
+        for line in verbs[options.verb](options):
             print(line)
         sys.stdout.flush()
+    except NotClean:
+        return 1
     except (StorageError, ConfigError, SourceError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

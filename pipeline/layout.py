@@ -243,6 +243,22 @@ def unread(folder: Path) -> list[str]:
     return sorted(name for name, _ in _walk(folder, UNREAD))
 
 
+def left_out(folder: Path) -> list[str]:
+    """Warn of the picture files of endings that are not read.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        One warning, or none.
+
+    Raises:
+        SourceError: a folder cannot be read.
+    """
+    names = unread(folder)
+    return [f"{len(names)} pictures of endings that are not read were left out: {some(names)}"] if names else []
+
+
 def match(wanted: Sequence[str], found: Iterable[str], where: str, bad_images: Literal["stop", "drop"]) -> list[str]:
     """Find the files that a list names: in NFC, and without case where no file has the very name.
 

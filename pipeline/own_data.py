@@ -193,8 +193,7 @@ def dataset(
     lone = [label for label, told in zip(classes, absent, strict=True) if not told]
     if exhaustive and lone:
         warnings.append(f"no image is known to lack {layout.some(lone)}: a score of 100 there says nothing")
-    if unread := layout.unread(folder):
-        warnings.append(f"{len(unread)} pictures of endings that are not read were left out: {layout.some(unread)}")
+    warnings += layout.left_out(folder)
     report = {
         "folder": folder.name,
         "images": len(paths),

@@ -1,13 +1,18 @@
 """Pack a dataset: every picture decoded and resized once, into one HDF5 file that training reads by row.
 
 What is packed so far lies beside the outputs until the file is whole, so that an interrupted run goes on where it
-stopped. Pictures stream through a few threads; the bytes of the file do not depend on them.
+stopped; of what is packed, only pictures whose files have changed are decoded again. Pictures stream through a few
+threads; the bytes of the file do not depend on them.
 """
 
 import hashlib
 import os
+import signal
+import threading
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +27,7 @@ from pipeline.images import ImageError, decode_noting, resize
 from pipeline.table import Dataset, SourceError
 
 TINY = 16  # pixels; a side below this is worth a look (placeholders of dead links are 1 x 1)
+EXTREME = 8  # sides; a picture that is more than so many times as long as wide shows little, squeezed to a square
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,7 @@ class Packed:
         rows: (M,) int64, which rows of the dataset they are, ascending: all, or those that could be used.
         sizes: (M, 2) int64, height and width before resizing, in pixels.
         notes: What was done or is odd -> the packed pictures concerned, ascending: "several frames, first used",
-            "turned upright", "transparency laid on white", "greyscale", "tiny", ...
+            "turned upright", "transparency laid on white", "greyscale", "tiny", "extreme shape", ...
         duplicates: Groups of two or more packed pictures with equal pixels, each ascending.
         unusable: The rows left out -> the reason, which names the picture.
     """
@@ -48,51 +54,69 @@ class Packed:
 
 @dataclass
 class _Progress:
-    """What is known of the first ``done`` rows; the rest of each array waits."""
+    """What is known of the first ``done`` rows; the rest of each array waits.
+
+    ``files`` holds when each row's file was last written, in nanoseconds, and its bytes, as they were before it was
+    read: 0, 0 for a drawn picture, -1 where the row is to be packed again or could not be used.
+    """
 
     done: int
     sizes: np.ndarray
     digests: np.ndarray
+    files: np.ndarray
     notes: dict[str, list[int]] = field(default_factory=dict)
     unusable: dict[int, str] = field(default_factory=dict)
 
     def content(self) -> dict[str, Any]:
         """Return it as plain values."""
-        arrays = {name: getattr(self, name)[: self.done].tobytes().hex() for name in ("sizes", "digests")}
+        arrays = {name: getattr(self, name)[: self.done].tobytes().hex() for name in ("sizes", "digests", "files")}
         return {"done": self.done, "notes": self.notes, "unusable": self.unusable, **arrays}
+
+    def changed(self, dataset: Dataset) -> list[int]:
+        """Return the rows whose file is another than when they were packed."""
+        packed = np.flatnonzero((self.files[: self.done] > 0).any(axis=1)).tolist()  # drawn ones are not drawn for this
+        return [row for row in packed if tuple(self.files[row]) != _file_state(dataset.image(row))]
+
+    def forget(self, rows: list[int]) -> None:
+        """Take rows for those that are to be packed again."""
+        gone = set(rows)
+        self.files[rows] = -1
+        left = {note: [row for row in found if row not in gone] for note, found in self.notes.items()}
+        self.notes = {note: found for note, found in left.items() if found}
 
     @classmethod
     def of(cls, found: dict[str, Any] | None, n: int) -> "_Progress":
         """Return what `content` gave, for n rows; nothing done where that is None."""
-        new = cls(0, np.zeros((n, 2), np.int64), np.zeros((n, 16), np.uint8))
+        new = cls(0, np.zeros((n, 2), np.int64), np.zeros((n, 16), np.uint8), np.zeros((n, 2), np.int64))
         if found:
             new.done, new.notes, new.unusable = found["done"], found["notes"], found["unusable"]
-            for name in ("sizes", "digests"):
+            for name in ("sizes", "digests", "files"):
                 array = getattr(new, name)
                 array[: new.done] = np.frombuffer(bytes.fromhex(found[name]), array.dtype).reshape(-1, array.shape[1])
         return new
 
 
-def stamp(dataset: Dataset) -> list[Any]:
-    """Return what packed pixels depend on beside the raw data's names and sizes, for the key of a resume point.
+def stamp(dataset: Dataset, raw: str) -> list[Any]:
+    """Return what packed pixels depend on beside settings, paths and files, for the key of a resume point.
 
     Args:
         dataset: A dataset whose pictures are all files, or all drawn by the source.
+        raw: The source's fingerprint of the raw data; it counts for drawn pictures. Files are told apart row by row.
 
     Returns:
-        JSON values: when each file was last written, in nanoseconds (None where there is none; nothing of drawn
-        pictures), hashes of the code that decodes, and Pillow's version.
+        JSON values: hashes of the code that decodes, Pillow's version, and `raw` or None.
     """
-    times: list[int | None] = []
-    for row in range(len(dataset.table.paths)):
-        picture = dataset.image(row)
-        if isinstance(picture, np.ndarray):
-            break
-        try:
-            times.append(picture.stat().st_mtime_ns)
-        except OSError:
-            times.append(None)
-    return [times, storage.sha256(__file__), storage.sha256(images.__file__), PIL.__version__]
+    drawn = bool(dataset.table.paths) and isinstance(dataset.image(0), np.ndarray)
+    return [storage.sha256(__file__), storage.sha256(images.__file__), PIL.__version__, raw if drawn else None]
+
+
+def _file_state(picture: np.ndarray | Path) -> tuple[int, int]:
+    """Return when a picture's file was last written, in nanoseconds, and its bytes; 0, 0 without a file."""
+    try:
+        status = None if isinstance(picture, np.ndarray) else picture.stat()
+    except OSError:
+        status = None
+    return (status.st_mtime_ns, status.st_size) if status else (0, 0)
 
 
 def pack(
@@ -116,7 +140,8 @@ def pack(
         source: Name of the source, kept in the file.
         bad_images: What pictures that cannot be used do: `stop` the run, all of them listed, or `drop` out.
         checkpoint: Resume point for these very pictures and this size (`stamp`). Rows that are packed are not decoded
-            again, those that could not be used are; the caller discards it once the file is in place.
+            again unless their file has changed, those that could not be used are; the caller discards it once the file
+            is in place.
         progress: Whether to show a bar where the output is a terminal.
         workers: Decoding threads; by default one per core, at most 8.
 
@@ -125,15 +150,31 @@ def pack(
 
     Raises:
         ImageError: pictures cannot be used and stop the run, or none can; all are listed, each with its reason.
+        KeyboardInterrupt: someone stopped it; what is packed is kept, and that is said.
         SourceError: the disk has too little room.
+        StorageError: how far it is cannot be saved; what was saved before stays.
     """
     partial = checkpoint.folder / "images.h5"
     n = len(dataset.table.paths)
     state = _Progress.of(checkpoint.load() if partial.exists() else None, n)
+    changed = state.changed(dataset)
+    if changed and partial.stat().st_nlink > 1:  # it was put in place, where it never changes
+        partial.unlink()
+        state = _Progress.of(None, n)
+    again = np.flatnonzero((state.files[: state.done] < 0).any(axis=1)).tolist()
+    open_rows = sorted({*changed, *again, *range(state.done, n)})
+    state.forget(open_rows)
+    if changed:  # noted before a pixel changes, so that no earlier state of a file is ever taken for the new one
+        checkpoint.save(state.content(), at_once=True)
     if not partial.exists():
         _allocate(partial, n, size, source)
     pixels = storage.map_hdf5(partial, "pixels", write=True)
-    _fill(dataset, pixels, state, checkpoint, progress, workers)
+    try:
+        _fill(dataset, open_rows, pixels, state, checkpoint, progress, workers)
+    except KeyboardInterrupt:
+        packed = int((state.files[: state.done] >= 0).all(axis=1).sum())
+        tqdm.write(f"packing was interrupted: {packed} of {n} pictures are packed and kept; start again to go on there")
+        raise
     if state.unusable and (bad_images == "stop" or len(state.unusable) == n):
         raise ImageError("\n".join([f"{len(state.unusable)} of {n} images cannot be used:", *state.unusable.values()]))
     rows = np.array([row for row in range(n) if row not in state.unusable], np.int64)
@@ -161,14 +202,20 @@ def pack(
 
 
 def _fill(
-    dataset: Dataset, pixels: np.memmap, state: _Progress, checkpoint: Checkpoint, progress: bool, workers: int | None
+    dataset: Dataset,
+    rows: list[int],
+    pixels: np.memmap,
+    state: _Progress,
+    checkpoint: Checkpoint,
+    progress: bool,
+    workers: int | None,
 ) -> None:
-    """Pack the rows that are not done or could not be used, noting now and then how far it is."""
+    """Pack these rows, ascending, noting now and then how far it is."""
     paths, size, n = dataset.table.paths, pixels.shape[1], len(pixels)
-    rows = [*sorted(state.unusable), *range(state.done, n)]  # a file may be readable again
 
-    def work(row: int) -> tuple[np.ndarray, tuple[int, int], list[str], bytes]:
+    def work(row: int) -> tuple[np.ndarray, tuple[int, int], list[str], bytes, tuple[int, int]]:
         picture = dataset.image(row)
+        file = _file_state(picture)
         if isinstance(picture, np.ndarray):
             notes: list[str] = []
             if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3 or picture.size == 0:
@@ -179,8 +226,10 @@ def _fill(
         height, width = picture.shape[:2]
         if min(height, width) < TINY:
             notes.append("tiny")
+        if max(height, width) > EXTREME * min(height, width):
+            notes.append("extreme shape")
         small = resize(picture, size)
-        return small, (height, width), notes, hashlib.blake2b(small.tobytes(), digest_size=16).digest()
+        return small, (height, width), notes, hashlib.blake2b(small.tobytes(), digest_size=16).digest(), file
 
     workers = max(1, min(os.cpu_count() or 1, 8) if workers is None else workers)
     waiting: deque[Future[Any]] = deque()
@@ -191,11 +240,12 @@ def _fill(
                 while len(waiting) < 2 * workers and (ahead := position + len(waiting)) < len(rows):
                     waiting.append(pool.submit(work, rows[ahead]))
                 try:
-                    pixels[row], state.sizes[row], found, digest = waiting.popleft().result()
+                    pixels[row], state.sizes[row], found, digest, file = waiting.popleft().result()
                     state.digests[row] = np.frombuffer(digest, np.uint8)
                     for note in found:
                         state.notes.setdefault(note, []).append(row)
                     state.unusable.pop(row, None)
+                    state.files[row] = file
                 except ImageError as error:
                     state.unusable[row] = str(error)
                 state.done = max(state.done, row + 1)
@@ -203,9 +253,30 @@ def _fill(
                     pixels.flush()
                     checkpoint.save(state.content())
         finally:  # an interrupt keeps what is done
-            pool.shutdown(cancel_futures=True)
-            pixels.flush()
-            checkpoint.save(state.content(), at_once=True)
+            with _uninterrupted():
+                pool.shutdown(cancel_futures=True)
+                pixels.flush()
+                checkpoint.save(state.content(), at_once=True)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let an interrupt wait until the block has ended.
+
+    Raises:
+        KeyboardInterrupt: one came.
+    """
+    if threading.current_thread() is not threading.main_thread():  # no interrupt ever comes there
+        yield
+        return
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
 
 
 def _allocate(path: Path, n: int, size: int, source: str) -> None:

@@ -12,6 +12,7 @@ import io
 import json
 import math
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ def _replacing(path: str | Path) -> Iterator[Path]:
     """Yield a temporary name beside ``path``; rename it over ``path`` when the block ends without an error."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
@@ -42,6 +44,19 @@ def _replacing(path: str | Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _sweep(path: Path) -> None:
+    """Delete temporary files of ``path`` whose writers were killed; those of living processes stay."""
+    form = re.compile(rf"\.+{re.escape(path.name)}(?:\.\d+\.tmp)*\.(\d+)\.tmp")
+    for name in os.listdir(path.parent):
+        if left := form.fullmatch(name):
+            try:
+                os.kill(int(left[1]), 0)  # sends nothing
+            except ProcessLookupError:
+                (path.parent / name).unlink(missing_ok=True)
+            except (OSError, OverflowError):  # another user's process, or no number of one
+                pass
 
 
 def place(source: str | Path, path: str | Path) -> None:
@@ -61,13 +76,25 @@ def place(source: str | Path, path: str | Path) -> None:
             except OSError:  # another disk, or one without links
                 shutil.copyfile(source, temporary)
     except OSError as error:
-        raise StorageError(f"{path}: cannot be written ({error.strerror or error})") from error
+        size = Path(source).stat().st_size if Path(source).exists() else 0
+        raise StorageError(_unwritable(path, size, error)) from error
+
+
+def _unwritable(path: str | Path, size: int, error: OSError) -> str:
+    return f"{path}: {size:,} bytes cannot be written there ({error.strerror or error})"
 
 
 def write_bytes(path: str | Path, data: bytes) -> None:
-    """Write ``data`` to ``path`` atomically, creating parent folders."""
-    with _replacing(path) as temporary:
-        temporary.write_bytes(data)
+    """Write ``data`` to ``path`` atomically, creating parent folders.
+
+    Raises:
+        StorageError: It cannot be written, as on a full disk; an earlier file there stays.
+    """
+    try:
+        with _replacing(path) as temporary:
+            temporary.write_bytes(data)
+    except OSError as error:
+        raise StorageError(_unwritable(path, len(data), error)) from error
 
 
 def write_text(path: str | Path, text: str) -> None:

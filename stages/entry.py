@@ -35,6 +35,9 @@ def run(stage: Callable[..., None], argv: list[str] | None = None) -> None:
         stage(Path("."), **vars(arguments))
     except EXPECTED as error:
         sys.exit(f"{stage.__name__}: {error}")
+    except KeyboardInterrupt:
+        print(f"{stage.__name__}: interrupted; run it again to go on", file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)
     except RuntimeError as error:
         if type(error).__name__ not in ("TrainingError", "LandscapeError"):  # by name: their modules import torch
             raise

@@ -5,25 +5,28 @@ truth, splits), images.h5 (packed pixels), report.json (what was read, skipped a
 is written before everything was read and found good.
 """
 
-import importlib
 import os
-import pkgutil
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
 
-import pipeline.sources
 from pipeline import checkpoint, config, packing, storage
+from pipeline.sources.base import load
 from pipeline.table import SPLITS, Dataset, SourceError, Table, write_table
 from stages import entry
 
 SHOWN = 20  # of many images, this many are named
 FEW = 10  # positives; below this a class's average precision says little
+MANY = 10  # equal pictures are no mere duplicates, but what a server sends for pictures that are gone
+SUSPICIOUS = {
+    "tiny": f"have a side below {packing.TINY} pixels: placeholders?",
+    "extreme shape": f"have a side more than {packing.EXTREME} times the other: squeezed to a square, they show little",
+    "ends in plain grey": "have a plain grey corner where files cut short have it: are they whole?",
+}
+"""Notes of `packing.pack` that a person must see -> what is said of the pictures."""
 
 
 def prepare(root: Path, dataset: str) -> None:
@@ -37,12 +40,7 @@ def prepare(root: Path, dataset: str) -> None:
         ConfigError: the settings name no source, or do not suit it.
         SourceError: the raw data is not what the source expects, or a split is empty.
     """
-    block = config.load(root / "params.yaml").settings("prepare", dataset)
-    source = _source(block.get("source"), dataset)
-    try:
-        settings = source.Settings.model_validate(block)
-    except ValidationError as error:
-        raise config.ConfigError(config.explain(error, f"prepare.{dataset}")) from error
+    source, settings = load(config.load(root / "params.yaml"), dataset)
 
     raw = source.fingerprint(
         settings, root
@@ -50,8 +48,8 @@ def prepare(root: Path, dataset: str) -> None:
     data = source.read(settings, root)
     _refuse_an_empty_split(dataset, data.table)
     folder = root / "data" / "prepare" / dataset
-    same = {**settings.model_dump(exclude={"bad_images"}), "raw": raw, "paths": data.table.paths}
-    print_ = checkpoint.fingerprint([same, packing.stamp(data)], [])
+    same = {**settings.model_dump(exclude={"bad_images"}), "paths": data.table.paths}
+    print_ = checkpoint.fingerprint([same, packing.stamp(data, raw)], [])
     place = checkpoint.scratch(root) / f"prepare-{dataset}"
     checkpoint.sort_out(place, print_, f"prepare {dataset}")
     with checkpoint.Checkpoint(place / print_) as point:
@@ -63,10 +61,11 @@ def prepare(root: Path, dataset: str) -> None:
             checkpoint=point,
             workers=_workers(),
         )
-        data = replace(data, table=data.table.take(packed.rows))
+        kept = None if data.objects is None else data.objects.take(packed.rows)
+        data = replace(data, table=data.table.take(packed.rows), objects=kept)
         _refuse_an_empty_split(dataset, data.table)
         storage.place(packed.file, folder / "images.h5")
-        write_table(folder / "table.h5", data.table)
+        write_table(folder / "table.h5", data.table, data.objects)
         report = {"dataset": dataset, "source": settings.source, "size": settings.size, "raw_sha256": raw}
         report |= _report(data, packed)
         storage.write_json(folder / "report.json", report)
@@ -84,18 +83,6 @@ def _refuse_an_empty_split(dataset: str, table: Table) -> None:
     if empty := [name for name, count in counts.items() if not count]:
         found = ", ".join(f"{count} {name}" for name, count in counts.items())
         raise SourceError(f"prepare.{dataset}: no image in {' and '.join(empty)} ({found})")
-
-
-def _source(name: Any, dataset: str) -> ModuleType:
-    """Return the module of a source.
-
-    Raises:
-        ConfigError: there is none of that name.
-    """
-    known = sorted(module.name for module in pkgutil.iter_modules(pipeline.sources.__path__))
-    if name not in known:
-        raise config.ConfigError(f"prepare.{dataset}.source: no source {name!r}; there are {', '.join(known)}")
-    return importlib.import_module(f"pipeline.sources.{name}")
 
 
 def _workers() -> int | None:
@@ -149,8 +136,14 @@ def _report(data: Dataset, packed: packing.Packed) -> dict[str, Any]:
         warnings.append(f"{duplicates['across_splits']} groups of equal pictures lie across splits: test is not unseen")
     if duplicates["with_different_labels"]:
         warnings.append(f"{duplicates['with_different_labels']} groups of equal pictures have different labels")
-    if odd := len(packed.notes.get("tiny", [])):
-        warnings.append(f"{odd} pictures have a side below {packing.TINY} pixels: placeholders?")
+    many = sorted((group for group in packed.duplicates if len(group) >= MANY), key=len, reverse=True)
+    warnings += [
+        f"{len(group)} pictures are equal to {table.paths[group[0]]}: a placeholder of pictures that are gone?"
+        for group in many[:SHOWN]
+    ]
+    warnings += [
+        f"{len(packed.notes[note])} pictures {text}" for note, text in SUSPICIOUS.items() if note in packed.notes
+    ]
     return {
         "read": {key: value for key, value in data.report.items() if key != "warnings"},
         "exhaustive": table.exhaustive,

@@ -161,14 +161,14 @@ def _how(settings: config.Simulate) -> str:
         if positives.value > 1:
             labels += ", or all that it has"
     elif positives.kind == "share":
-        labels = f"some of its positive labels, {_percent(positives.value)} percent of all"
+        labels = f"some of its positive labels, {100 * positives.value:g} percent of all"
     else:
         labels = "each of its positive labels with the probability that a table gives it"
     how += f": every image keeps {labels}"
     if negatives.value and negatives.kind == "count":
         how += f", and {negatives.value} of its absent ones as known absences"
     elif negatives.value:
-        how += f", and {_percent(negatives.value)} percent of all absent ones as known absences"
+        how += f", and {100 * negatives.value:g} percent of all absent ones as known absences"
     how += "; everything else becomes unknown."
     if bias.kind == "uniform":
         return f"{how} Each positive is as likely as another."

@@ -12,7 +12,7 @@ from pipeline.methods import base
 
 ORDER = """
     storage config seeds batch cells metrics single_positive
-    table parts.*
+    table parts.* json_lists
     layout
     label_draws
     own_data

@@ -143,6 +143,69 @@ def test_what_is_abandoned_is_told_and_deleted_unless_it_is_in_use(tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("gone", ["heat", "disk", "all"])
+def test_what_vanishes_while_it_is_described_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: str
+) -> None:
+    paths = [tmp_path / "run" / name for name in ("aa", "bb")]
+    for path in paths:
+        leave(path, 1 << 20, 7200)
+    walk = os.walk
+
+    def late(top: Path) -> Iterator[Any]:
+        """A list of names, of which another process then deletes some."""
+        found = list(walk(top))
+        if top == paths[0]:
+            place = {"heat": top / "disk" / "heat", "disk": top / "disk", "all": top}[gone]
+            place.unlink() if gone == "heat" else shutil.rmtree(place)
+        yield from found
+
+    monkeypatch.setattr(checkpoint.os, "walk", late)
+    assert re.fullmatch(r"1\.0\d? MB, last written 2\.0 hours ago", checkpoint.describe(paths))
+
+
+def test_resume_points_of_earlier_versions_are_listed_and_deleted_unless_in_use(tmp_path: Path) -> None:
+    """They lay side by side: weights, a lock, what a killed process left, a folder without a lock of its own."""
+    leave(tmp_path / "finetune-digits-scl-0" / "aa-0.1-None", 1 << 20, 0)
+    key = "finetune-digits-scl-0-0123456789abcdef-0.003"
+    old = [f"{key}-None.pt", f"{key}-None.lock", f".{key}-None.pt.77.tmp", f"{key}-2.pt"]
+    held = "lac-digits-lac-0-0123456789abcdef-1e-05-None"
+    for name in (*old, f"{held}.pt", f"{held}.lock", "notes.txt"):
+        (tmp_path / name).write_bytes(os.urandom(1 << 20))
+    for name in (f"{key}-None", held):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "heat").write_bytes(os.urandom(1 << 20))
+    with open(tmp_path / f"{held}.lock", "r+") as lock:
+        checkpoint.fcntl.flock(lock, checkpoint.fcntl.LOCK_EX)
+        found = checkpoint.left(tmp_path)
+        assert list(found) == ["finetune-digits-scl-0"]
+        assert {path.name for path in found["finetune-digits-scl-0"]} == {*old, f"{key}-None", "aa-0.1-None"}
+        assert checkpoint.describe(found["finetune-digits-scl-0"]).startswith("6.")
+        checkpoint.remove(found["finetune-digits-scl-0"])
+    assert {path.name for path in tmp_path.iterdir()} == {f"{held}.pt", f"{held}.lock", held, "notes.txt"}
+    assert list(checkpoint.left(tmp_path)) == ["lac-digits-lac-0"]
+    checkpoint.remove(checkpoint.left(tmp_path)["lac-digits-lac-0"])
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    assert checkpoint.left(tmp_path) == checkpoint.left(tmp_path / "none") == {}
+
+
+def test_a_full_disk_is_told_and_the_last_resume_point_stays(
+    point: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point.save({"step": 1}, at_once=True)
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        words = r"run/state\.pt: [\d,]+ bytes cannot be written there \(No space left on device\); nothing is lost but "
+        with pytest.raises(StorageError, match=words):
+            point.save({"step": 2}, at_once=True)
+    assert point.load() == {"step": 1}
+    assert sorted(file.name for file in point.path.iterdir()) == ["lock", "state.pt"]
+
+
 def test_space_is_what_the_disk_gives(tmp_path: Path) -> None:
     path = tmp_path / "run" / "aa"
     made = Checkpoint(path, 0)

@@ -1,6 +1,8 @@
 import errno
 import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +59,7 @@ def test_a_writer_that_fails_leaves_the_earlier_file(tmp_path: Path, monkeypatch
         raise OSError("no room")
 
     monkeypatch.setattr(os, "replace", no_room)
-    with pytest.raises(OSError, match="no room"):
+    with pytest.raises(StorageError, match=r"file\.h5: 4 bytes cannot be written there \(no room\)"):
         storage.write_text(path, "new")
     assert path.read_bytes() == before and names(tmp_path) == ["file.h5"]
 
@@ -356,15 +358,53 @@ def test_a_disk_that_fills_up_leaves_the_earlier_file(tmp_path: Path, monkeypatc
     storage.write_bytes(path, b"old")
     monkeypatch.setattr(os, "link", no_link)
     monkeypatch.setattr(storage.shutil, "copyfile", full)
-    with pytest.raises(StorageError, match="out/file: cannot be written .No space left on device"):
+    with pytest.raises(StorageError, match="out/file: 3 bytes cannot be written there .No space left on device"):
         storage.place(source, path)
     assert path.read_bytes() == b"old" and names(path.parent) == ["file"]
 
 
-def test_importing_storage_loads_neither_torch_nor_h5py(repository: Path) -> None:
-    import subprocess
-    import sys
+KILLED = """
+import os, shutil, signal, sys
+from pathlib import Path
+from pipeline import storage
 
+def die(*paths):
+    Path(paths[-1]).touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def no_link(*_):
+    raise OSError
+
+os.link, shutil.copyfile, storage.create_hdf5 = no_link, die, die
+if sys.argv[1] == "place":
+    storage.place(sys.argv[2], sys.argv[3])
+storage.allocate_hdf5(sys.argv[3], "x", (9,), axes="byte", units="none")
+"""
+
+
+@pytest.mark.parametrize("writer", ["place", "allocate"])
+def test_what_a_killed_writer_left_is_swept(tmp_path: Path, repository: Path, writer: str) -> None:
+    """As of a copy to another disk: it is large, and nobody else would delete it."""
+    source, path = tmp_path / "scratch", tmp_path / "out" / "images.h5"
+    source.write_bytes(b"new")
+    words = [sys.executable, "-c", KILLED, writer, str(source), str(path)]
+    assert subprocess.run(words, cwd=repository).returncode == -9
+    assert len(names(path.parent)) == 1 and names(path.parent)[0].endswith(".tmp")
+    storage.place(source, path)
+    assert names(path.parent) == ["images.h5"] and path.read_bytes() == b"new"
+
+
+def test_sweeping_leaves_living_writers_and_other_names_alone(tmp_path: Path) -> None:
+    alive, dead = os.getppid(), 99_999_999
+    stays = [f".a.{alive}.tmp", f"..a.{dead}.tmp.{alive}.tmp", ".a.tmp", f".ab.{dead}.tmp", f"a.{dead}.tmp"]
+    stays += [f".x.a.{dead}.tmp", f".a.{dead}.tmp.x", f".a.{10**30}.tmp"]
+    for name in (*stays, f".a.{dead}.tmp", f"..a.{dead}.tmp.{dead}.tmp"):
+        (tmp_path / name).touch()
+    storage.write_text(tmp_path / "a", "new")
+    assert names(tmp_path) == sorted([*stays, "a"])
+
+
+def test_importing_storage_loads_neither_torch_nor_h5py(repository: Path) -> None:
     code = "import sys, pipeline.storage; sys.exit(bool({'torch', 'h5py'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], cwd=repository).returncode == 0
 

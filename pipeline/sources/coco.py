@@ -8,20 +8,20 @@ CVPR 2021, elijahcole/single-positive-multi-label @89152d5, preproc/format_coco.
 Differs: crowds, images without an object and the order of rows are settings (theirs: count, drop, string).
 """
 
-import json
 import math
 import struct
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TextIO
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from pipeline import layout
+from pipeline.json_lists import entries
 from pipeline.layout import Faults
 from pipeline.single_positive import split_rows, string_order
 from pipeline.table import Dataset, SourceError, Table, relative_path
@@ -36,7 +36,6 @@ FIELDS: dict[str, dict[str, type]] = {
 TYPES = {key: tuple(fields.values()) for key, fields in FIELDS.items()}
 DEFAULTS = (None, None, 0)  # of those fields, by place: only `iscrowd` may be missing
 BOX, SIZE = struct.Struct("4d"), struct.Struct("2d")  # packed, since a list a box takes ten times the memory
-LONGEST = 1 << 20  # characters; a text that is longer than this is taken for damage
 
 
 class Settings(layout.Cut):
@@ -129,9 +128,7 @@ def read(settings: Settings, root: Path) -> Dataset:
                 on_disk[name] = dict(zip(wanted, files, strict=True))
             except SourceError as error:
                 faults.join(error)
-            if unread := layout.unread(folders[name]):
-                told = f"{len(unread)} pictures of endings that are not read were left out: {layout.some(unread)}"
-                warnings.append(f"{where}: {told}")
+            warnings += [f"{where}: {told}" for told in layout.left_out(folders[name])]
     faults.stop()
 
     classes = parts["train"].categories
@@ -360,89 +357,6 @@ def _boxes(part: Part, rows: np.ndarray, first: int, columns: list[int]) -> tupl
     with np.errstate(over="ignore", invalid="ignore"):
         corners = np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)
     return row_of[at], np.argsort(columns)[part.columns[counts]], corners, part.sizes[at]
-
-
-def entries(stream: TextIO, chunk: int = 1 << 22) -> Iterator[tuple[str, Any]]:
-    """Stream the lists of a JSON file that holds one object, an entry at a time; other values are passed over.
-
-    Args:
-        stream: The text.
-        chunk: Characters to read at a time.
-
-    Yields:
-        The key of a list, and one of its entries.
-
-    Raises:
-        ValueError: it is no JSON, or no object; the message says at which character.
-    """
-    decode = json.JSONDecoder().raw_decode
-    text, at, before, ended = "", 0, 0, False  # what is at hand, how far it is read, and what went before it
-
-    def more() -> None:
-        nonlocal text, at, before, ended
-        fresh = stream.read(chunk)
-        text, at, before, ended = text[at:] + fresh, 0, before + at, not fresh
-
-    def following() -> str:
-        """Return the next character that is no blank; "" at the end."""
-        nonlocal at
-        while True:
-            while at < len(text) and text[at] in " \t\r\n":
-                at += 1
-            if at < len(text) or ended:
-                return text[at : at + 1]
-            more()
-
-    def take(mark: str) -> None:
-        """Go past a mark.
-
-        Raises:
-            ValueError: it is not what follows.
-        """
-        nonlocal at
-        if (found := following()) != mark:
-            raise ValueError(f"{found or 'its end'!r} at character {before + at}, expected {mark or 'its end'!r}")
-        at += 1
-
-    def value() -> Any:
-        """Return what follows, and go past it.
-
-        Raises:
-            ValueError: it is no value.
-        """
-        nonlocal at
-        following()
-        while True:
-            try:
-                result, end = decode(text, at)
-            except json.JSONDecodeError as error:
-                if ended or error.pos < len(text) - LONGEST:  # else its end may not be at hand
-                    raise ValueError(f"{error.msg} at character {before + error.pos}") from error
-            else:
-                if end + 2 < len(text) or ended:  # else a number may go on, as 1 before e+5
-                    at = end
-                    return result
-            more()
-
-    take("{")
-    inside = following() != "}"
-    while inside:
-        key = value()
-        take(":")
-        if following() == "[":
-            take("[")
-            listed = following() != "]"
-            while listed:
-                yield key, value()
-                if listed := following() != "]":
-                    take(",")
-            take("]")
-        else:
-            value()
-        if inside := following() != "}":
-            take(",")
-    take("}")
-    take("")
 
 
 def _agree(train: Part, part: Part, where: str, faults: Faults) -> None:

@@ -93,8 +93,7 @@ def read(settings: Settings, root: Path) -> Dataset:
         warnings.append("this is not the whole of CUB-200-2011: figures of papers do not compare with it")
     if odd:
         warnings.append(f"{odd} labels have a certainty other than 1 to 4: unknown, unless certainty is ignored")
-    if unread := layout.unread(folder / "images"):
-        warnings.append(f"{len(unread)} pictures of endings that are not read were left out: {layout.some(unread)}")
+    warnings += layout.left_out(folder / "images")
     report = {
         "folder": folder.name,
         "edition": "{} training and {} test images, {} attributes".format(*counts)

@@ -122,8 +122,7 @@ def read(settings: Settings, root: Path) -> Dataset:
         warnings.append(
             f"{len(missing)} images have no file; with their rows left out, later rows draw other labels than published"
         )
-    if unread := layout.unread(place):
-        warnings.append(f"{len(unread)} pictures of endings that are not read were left out: {layout.some(unread)}")
+    warnings += layout.left_out(place)
     report = {
         "folder": folder.name,
         "layout": settings.layout,

@@ -159,8 +159,7 @@ def read(settings: Settings, root: Path) -> Dataset:
         objects, boxes = None, f"none, {layout.NO_BOXES}: {'; '.join(str(error).splitlines())}"
         told = [f"boxes: {boxes}"] if (folder / "Annotations").is_dir() else []
     warnings += told
-    if unread := layout.unread(folder / "JPEGImages"):
-        warnings.append(f"{len(unread)} pictures of endings that are not read were left out: {layout.some(unread)}")
+    warnings += layout.left_out(folder / "JPEGImages")
     parts: dict[str, Any] = {}
     for number, part in enumerate(PARTS):
         of_part, here = place == number, table.official == number

@@ -53,6 +53,16 @@ def test_a_known_fault_is_one_line(error: type[Exception]) -> None:
     assert not Path(".pipeline").exists()
 
 
+def test_an_interrupt_is_one_line_and_the_status_of_one(capsys: pytest.CaptureFixture[str]) -> None:
+    def stopped(root: Path) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit) as ended:
+        entry.run(stopped, [])
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "stopped: interrupted; run it again to go on\n"
+
+
 @pytest.mark.parametrize("error", [RuntimeError, KeyError, ValueError])
 def test_an_unknown_fault_keeps_its_traceback(error: type[Exception]) -> None:
     def broken(root: Path) -> None:

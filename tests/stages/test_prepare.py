@@ -209,24 +209,49 @@ def test_bad_pictures_drop_out_where_that_is_asked(project):
     assert not (root / ".pipeline").exists() or not any((root / ".pipeline" / "checkpoints").iterdir())
 
 
-def test_a_mended_picture_of_equal_size_is_read(project, capsys):
-    """What the other state of the data left makes way, so that mending adds up to one resume point at most."""
+@pytest.mark.parametrize("longer", [0, 100])
+def test_a_mended_picture_is_read_and_no_other_again(project, capsys, monkeypatch, longer):
+    """Also one of equal size; there is one resume point at most."""
     root = project(VOC)
     small_tree(root / "raw")
     picture, scratch = root / "raw" / "JPEGImages" / "img_2.jpg", root / ".pipeline" / "checkpoints"
-    whole = picture.read_bytes()
+    whole, decoded, read = picture.read_bytes(), packing.decode_noting, []
+    monkeypatch.setattr(packing, "decode_noting", lambda file, name: (read.append(name), decoded(file, name))[1])
     for number in range(3):
-        picture.write_bytes(bytes([number]) * len(whole))
+        picture.write_bytes(bytes([number]) * (len(whole) + number * longer))
         with pytest.raises(ImageError, match="1 of 7"):
             prepare(root, "pets")
         told = capsys.readouterr().out.splitlines()
         assert len(told) == min(number, 1)
-        assert all(line.startswith("prepare pets: deleting") for line in told)
+        assert all(line.startswith("prepare pets: going on with an interrupted run") for line in told)
         assert len(list((scratch / "prepare-pets").iterdir())) == 1
     picture.write_bytes(whole)
     prepare(root, "pets")
+    assert len(read) == 7 + 3 and set(read[7:]) == {"JPEGImages/img_2.jpg"}
     assert np.array_equal(Pixels(root / "data/prepare/pets/images.h5")[[2]][0], resize(decode(picture), 8))
     assert list(scratch.iterdir()) == []
+
+
+def test_suspicious_pictures_are_told(project):
+    root = project(VOC)
+    truth, official = np.ones((26, 1), int), np.repeat([0, 1], 13)
+    shapes = {0: (20, 15), 1: (200, 20)}
+    colours = [(9 * min(row, 14), 0, 0) if row != 2 else (128, 128, 128) for row in range(26)]
+    names = [f"i_{row:02d}" for row in range(26)]
+    voc_tree(root / "raw", names, ["cat"], truth, official, lambda row: jpeg(colours[row], shapes.get(row, (20, 16))))
+    prepare(root, "pets")
+    folder = root / "data" / "prepare" / "pets"
+    report = json.loads((folder / "report.json").read_text())
+    told = [
+        "12 pictures are equal to JPEGImages/i_14.jpg: a placeholder of pictures that are gone?",
+        "1 pictures have a side below 16 pixels: placeholders?",
+        "1 pictures have a side more than 8 times the other: squeezed to a square, they show little",
+        "1 pictures have a plain grey corner where files cut short have it: are they whole?",
+    ]
+    assert [text for text in report["warnings"] if "pictures" in text] == told
+    assert all(f"- {text}\n" in (folder / "summary.md").read_text() for text in told)
+    for row, note in ((0, "tiny"), (1, "extreme shape"), (2, "ends in plain grey")):
+        assert report["notes"][note] == {"count": 1, "first": [f"JPEGImages/i_{row:02d}.jpg"]}
 
 
 def test_a_picture_changed_after_an_interrupt_is_read_anew(project, monkeypatch):
