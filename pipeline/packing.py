@@ -275,7 +275,7 @@ def _uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-    if came:
+    if came and before is not signal.SIG_IGN:
         raise KeyboardInterrupt
 
 

@@ -5,6 +5,7 @@ import pickle
 import signal
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -402,23 +403,31 @@ def test_an_interrupt_keeps_what_is_done_and_says_so(tmp_path, capsys):
     assert capsys.readouterr().out == told
 
 
-def test_an_interrupt_while_the_last_note_is_written_waits_for_it(tmp_path, capsys, monkeypatch, decoded):
-    """As when someone presses twice."""
+@pytest.mark.parametrize("heard", [True, False])
+def test_an_interrupt_while_the_last_note_is_written_waits_for_it(tmp_path, capsys, monkeypatch, decoded, heard):
+    """As when someone presses twice; a process that does not listen, as in the background, goes on."""
     files, save = grey_files(tmp_path, 3), Checkpoint.save
+    handler = signal.default_int_handler if heard else signal.SIG_IGN
+    found = signal.signal(signal.SIGINT, handler)
 
     def interrupted(self: Checkpoint, content: dict[str, Any], **options: Any) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.01)  # a handler runs between two steps of Python
         save(self, content, **options)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "save", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            pack(dataset(files), 4, tmp_path / "images.h5")
-    assert capsys.readouterr().out.startswith("packing was interrupted: 3 of 3 pictures are packed and kept")
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(Checkpoint, "save", interrupted)
+            with pytest.raises(KeyboardInterrupt) if heard else nullcontext():
+                pack(dataset(files), 4, tmp_path / "images.h5")
+        assert signal.getsignal(signal.SIGINT) is handler
+    finally:
+        signal.signal(signal.SIGINT, found)
+    told = "packing was interrupted: 3 of 3 pictures are packed and kept"
+    assert capsys.readouterr().out.startswith(told) is heard
     del decoded[:]
-    pack(dataset(files), 4, tmp_path / "images.h5")
+    if heard:
+        pack(dataset(files), 4, tmp_path / "images.h5")
     assert decoded == [] and shades(tmp_path / "images.h5") == [0, 10, 20]
 
 
