@@ -27,10 +27,13 @@ WORK = Path(".pipeline") / "label_draws"
 METHODS = ("an", "wan", "em", "gr", "role", "iun", "full")
 DRAWS: dict[str, dict[str, Any]] = {
     "one positive (the papers)": {},
-    "one, one known absence": {"negatives": {"kind": "count", "value": 1}},
+    "one, and one known absence": {"negatives": {"kind": "count", "value": 1}},
     "two positives": {"positives": {"kind": "count", "value": 2}},
     "half of the positives": {"positives": {"kind": "share", "value": 0.5}},
-    "10% of all labels": {"positives": {"kind": "share", "value": 0.1}, "negatives": {"kind": "share", "value": 0.1}},
+    "10% of positives and of absences": {
+        "positives": {"kind": "share", "value": 0.1},
+        "negatives": {"kind": "share", "value": 0.1},
+    },
     "one, frequent classes first (power 2)": {"bias": {"kind": "frequency", "power": 2.0}},
     "one, rare classes first (power -2)": {"bias": {"kind": "frequency", "power": -2.0}},
 }
@@ -86,7 +89,7 @@ def main() -> None:
     jobs = [(root, method, seed) for root in roots for method in METHODS for seed in range(options.seeds)]
     with ProcessPoolExecutor(options.jobs) as pool:
         scores = dict(zip(jobs, tqdm(pool.map(run, jobs), "train", len(jobs), disable=None), strict=True))
-    print(f"| labels that stay known | hidden of unknown | {' | '.join(f'`{method}`' for method in METHODS)} |")
+    print(f"| labels that stay known | present among the unknown | {' | '.join(f'`{method}`' for method in METHODS)} |")
     print("| --- " * (len(METHODS) + 2) + "|")
     for root, name in zip(roots, DRAWS, strict=True):
         hidden = storage.read_json(root / "data/simulate/digits/report.json")["false_negative_rate"]

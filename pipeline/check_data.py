@@ -18,47 +18,44 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from pipeline import comparable, config, layout
+from pipeline import comparable, complaints, config, layout, profiles
+from pipeline.config import ConfigError, Params
 from pipeline.images import ImageError, decode_noting
-from pipeline.packing import EXTREME, TINY
+from pipeline.packing import ODD, oddities
 from pipeline.sources import base
 from pipeline.table import SPLITS, Dataset, SourceError, Table
 
 AHEAD = 1024  # pictures given to the threads at once: what is known of each is small
-ODD = {
-    "tiny": f"with a side below {TINY} pixels, as placeholders have",
-    "extreme shape": f"of one side more than {EXTREME} times the other, packed as a square all the same",
-    "ends in plain grey": "ending in plain grey, as files do that were cut short",
-}
-"""Notes on pictures that are worth a look, and how warnings put them."""
 
 
-def check(root: Path, dataset: str, *, progress: bool = True) -> dict[str, Any]:
+def check(root: Path, dataset: str, raw: str | None = None, *, progress: bool = True) -> dict[str, Any]:
     """Read everything of a dataset's raw data and say what is wrong with it.
 
     Args:
         root: Project root.
-        dataset: Name of a dataset of `prepare` in params.yaml.
+        dataset: Name of a dataset of `prepare` in params.yaml; or else of a profile, which then need not be applied.
+        raw: Folder of the raw data, in place of `prepare.<dataset>.root`; None: as the settings say.
         progress: Whether to show a bar where standard error is a terminal.
 
     Returns:
-        Plain JSON values. `dataset`, `source`; `faults` and `warnings`, a line each; `read`, the source's report;
-        `images` and `classes`, how many (0 where lists cannot be read); `notes`, what is odd about pictures -> their
-        names; `equal_pictures`, groups with `images` (`path`, `split`, `labels`), `across_splits`, `differing_classes`
-        and `same_bytes`; `in_no_row`, names of pictures that no row has; `statistics` and `papers`, as
-        `pipeline.comparable` gives them; `protocol`, sentences on what else must agree.
+        Plain JSON values. `dataset`, `source`; `settings`, the file that these are in; `faults` and `warnings`, a line
+        each; `read`, the source's report; `images` and `classes`, how many (0 where lists cannot be read); `notes`,
+        what is odd about pictures -> their names; `equal_pictures`, groups with `images` (`path`, `split`, `labels`),
+        `across_splits`, `differing_classes` and `same_bytes`; `in_no_row`, names of pictures that no row has;
+        `statistics` and `papers`, as `pipeline.comparable` gives them; `protocol`, sentences on what else must agree;
+        `not_checked`, what was not and why, or empty.
 
     Raises:
-        ConfigError: params.yaml, or the dataset's block in it, is not valid.
+        ConfigError: params.yaml, the profile or the dataset's block is not valid, or nothing has that name.
     """
-    params = config.load(root / "params.yaml")
+    params, dataset, place = _params(root, dataset, raw)
     source, settings = base.load(params, dataset)
     simulate = params.settings("simulate", dataset)
     name: str = settings.source
     faults: list[str] = []
-    report: dict[str, Any] = {"dataset": dataset, "source": name, "faults": faults, "warnings": []}
+    report: dict[str, Any] = {"dataset": dataset, "source": name, "settings": place, "faults": faults, "warnings": []}
     report |= {"read": {}, "images": 0, "classes": 0, "notes": {}, "equal_pictures": [], "in_no_row": []}
-    report |= {"statistics": [], "papers": [], "protocol": []}
+    report |= {"statistics": [], "papers": [], "protocol": [], "not_checked": ""}
     on_disk: dict[str, Path] = {}
     try:
         if isinstance(settings, layout.Pictures):
@@ -66,16 +63,19 @@ def check(root: Path, dataset: str, *, progress: bool = True) -> dict[str, Any]:
             on_disk = {file: folder / file for file in layout.pictures(folder)}
         data = _read(source, settings, root)
     except SourceError as error:
-        faults += error.every if isinstance(error, layout.FaultyData) else str(error).splitlines()
+        faults += error.every if isinstance(error, complaints.FaultyData) else str(error).splitlines()
         names = list(on_disk)
         looks = _looks(names, lambda row: on_disk[names[row]], progress)
         faults += [str(look) for look in looks if isinstance(look, ImageError)]
+        report["not_checked"] = "counts and equal pictures were not checked, since the lists cannot be read"
         return report
 
     looks = list(_looks(data.table.paths, data.image, progress))
     faults += [str(look) for look in looks if isinstance(look, ImageError)]
     good = np.array([row for row, look in enumerate(looks) if not isinstance(look, ImageError)], np.int64)
+    report |= {"images": len(looks), "classes": len(data.table.classes)}
     if not len(good):
+        report["not_checked"] = "counts and equal pictures were not checked, since no picture can be used"
         return report
     table = data.table.take(good)
     notes: dict[str, list[str]] = {}
@@ -90,9 +90,7 @@ def check(root: Path, dataset: str, *, progress: bool = True) -> dict[str, Any]:
     faults += _empty(table)
     report |= {
         "read": {key: value for key, value in data.report.items() if key != "warnings"},
-        "images": len(looks),
-        "classes": len(table.classes),
-        "warnings": [*data.report.get("warnings", []), *_warnings(table, notes, groups)],
+        "warnings": [*data.report.get("warnings", []), *layout.partial(table), *_warnings(table, notes, groups)],
         "notes": dict(sorted(notes.items())),
         "equal_pictures": groups,
         "in_no_row": [file for file, path in on_disk.items() if str(path) not in used],
@@ -102,6 +100,34 @@ def check(root: Path, dataset: str, *, progress: bool = True) -> dict[str, Any]:
     if report["papers"]:
         report["protocol"] = [comparable.pictures(settings.size), comparable.draw(simulate)]
     return report
+
+
+def _params(root: Path, name: str, raw: str | None) -> tuple[Params, str, str]:
+    """Return the parameters that hold a dataset, its name and their file: params.yaml, or the profile of that name.
+
+    Raises:
+        ConfigError: Neither holds it or is valid, or the profile does not say where the raw data lie.
+    """
+    params = config.load(root / "params.yaml")
+    if name in params.prepare or name in params.grid.datasets:
+        if raw is not None:
+            params.prepare[name] = params.prepare.get(name, {}) | {"root": raw}
+        return params, name, "params.yaml"
+    there = profiles.names(root)
+    if name not in there:
+        known, there = ", ".join(params.prepare), ", ".join(there) or "none"
+        raise ConfigError(f"no dataset {name!r}: params.yaml has {known}, and profiles are {there}")
+    file, params = f"profiles/{name}.yaml", profiles.params(root, name, raw)
+    datasets = [name] if name in params.prepare else params.grid.datasets
+    if len(datasets) > 1:
+        raise ConfigError(f"{file} runs {', '.join(datasets)}: python -m stages.profile {name}, then check one of them")
+    place = params.prepare[datasets[0]].get("root")
+    if isinstance(place, str) and not (root / Path(place).expanduser()).is_dir():
+        raise ConfigError(
+            f"{file}: prepare.{datasets[0]}.root: {place} is not a folder; name that of the raw data: "
+            f"spml check-data {name} --root FOLDER"
+        )
+    return params, datasets[0], file
 
 
 def _read(source: ModuleType, settings: Any, root: Path) -> Dataset:
@@ -135,9 +161,7 @@ def _looks(
                 found, notes = decode_noting(found, names[row])
             except ImageError as error:
                 return error
-        short, long = sorted(found.shape[:2])
-        notes += ["tiny"] if short < TINY else []
-        notes += ["extreme shape"] if long > EXTREME * short else []
+        notes += oddities(*found.shape[:2])
         hashed = hashlib.blake2b(str(found.shape).encode(), digest_size=16)
         hashed.update(found.tobytes())
         return notes, hashed.digest()
@@ -189,16 +213,18 @@ def _warnings(table: Table, notes: dict[str, list[str]], groups: list[dict[str, 
         if not len(truth):
             continue
         if absent := [table.classes[column] for column in np.flatnonzero(~truth.any(axis=0))]:
-            warnings.append(f"{name}: no positive of {layout.some(absent)}")
+            warnings.append(f"{name}: no positive of {complaints.some(absent)}")
         if bare := int((~truth.any(axis=1)).sum()):
-            warnings.append(f"{name}: {_number(bare, 'image')} without a positive label")
+            warnings.append(f"{name}: {complaints.number(bare, 'image')} without a positive label")
     if across := sum(group["across_splits"] for group in groups):
-        warnings.append(f"{_number(across, 'group')} of equal pictures across splits: what is tested was seen before")
+        warnings.append(
+            f"{complaints.number(across, 'group')} of equal pictures across splits: what is tested was seen before"
+        )
     if differ := sum(bool(group["differing_classes"]) for group in groups):
-        warnings.append(f"{_number(differ, 'group')} of equal pictures with different labels")
+        warnings.append(f"{complaints.number(differ, 'group')} of equal pictures with different labels")
     for note, words in ODD.items():
         if found := notes.get(note):
-            warnings.append(f"{_number(len(found), 'picture')} {words}: {', '.join(found)}")
+            warnings.append(f"{complaints.number(len(found), 'picture')} {words}: {', '.join(found)}")
     return warnings
 
 
@@ -227,16 +253,20 @@ def told(report: dict[str, Any], strict: bool) -> Iterator[str]:
         Lines; the last one counts faults and warnings and says whether the dataset is clean.
     """
     faults, warnings, groups = report["faults"], report["warnings"], report["equal_pictures"]
+    images, classes = (
+        complaints.number(report["images"], "image"),
+        complaints.number(report["classes"], "class", "classes"),
+    )
     folder = report["read"].get("folder")
     where = f" in {folder}" if folder else ""
-    yield f"{report['dataset']}: source {report['source']}{where}, " + (
-        f"{_number(report['images'], 'image')}, {_number(report['classes'], 'class', 'classes')}"
-        if report["images"]
-        else "lists cannot be read"
+    yield (
+        f"{report['dataset']}: source {report['source']}{where}, "
+        + (f"{images}, {classes}" if report["images"] else "lists cannot be read")
+        + ("" if report["settings"] == "params.yaml" else f"; settings: {report['settings']}")
     )
     yield from _section(f"Faults ({len(faults)})", faults)
     yield from _section(f"Warnings ({len(warnings)})", warnings)
-    yield from _section(f"Equal pictures ({_number(len(groups), 'group')})", map(_told_group, groups))
+    yield from _section(f"Equal pictures ({complaints.number(len(groups), 'group')})", map(_told_group, groups))
     notes = report["notes"] | ({"in no row of the table": report["in_no_row"]} if report["in_no_row"] else {})
     yield from _section("Pictures", (f"{note}: {len(names)}, such as {names[0]}" for note, names in notes.items()))
     if rows := report["statistics"]:
@@ -251,10 +281,11 @@ def told(report: dict[str, Any], strict: bool) -> Iterator[str]:
             lines += [f"{verdict['answer']}: {', '.join(verdict['papers'])}", *(f"  {why}" for why in verdict["why"])]
         yield from _section("Comparable with the numbers of", lines)
         yield from _section("For numbers that compare, these must agree too", report["protocol"])
-    elif report["images"]:
+    elif not report["not_checked"]:
         yield from _section("Comparable", ["nothing is published on this dataset to compare with"])
+    yield from _section("Not checked", [report["not_checked"]] if report["not_checked"] else [])
     yield ""
-    count = f"{_number(len(faults), 'fault')}, {_number(len(warnings), 'warning')}"
+    count = f"{complaints.number(len(faults), 'fault')}, {complaints.number(len(warnings), 'warning')}"
     yield f"{report['dataset']}: {count}: {'clean' if clean(report, strict) else 'not clean'}"
 
 
@@ -273,7 +304,3 @@ def _told_group(group: dict[str, Any]) -> str:
     told += ["across splits"] if group["across_splits"] else []
     told += [f"labels differ in {', '.join(group['differing_classes'])}"] if group["differing_classes"] else []
     return f"{images}: {', '.join(told)}"
-
-
-def _number(count: int, word: str, plural: str | None = None) -> str:
-    return f"{count} {word if count == 1 else plural or word + 's'}"

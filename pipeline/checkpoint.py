@@ -247,8 +247,29 @@ class Checkpoint:
         return self.path / "state.pt"
 
     def load(self) -> dict[str, Any] | None:
-        """Return what was saved last, or None."""
-        return storage.read_torch(self._file) if self._file.exists() else None
+        """Return what was saved last; None where nothing was, or where the file is damaged, which is said.
+
+        Raises:
+            StorageError: The disk does not give the file.
+        """
+        if not self._file.exists():
+            return None
+        try:
+            return storage.read_torch(self._file)
+        except storage.StorageError as error:
+            if isinstance(error.__cause__, OSError):  # what it holds may be sound
+                remedy = "`spml scratch --clear` deletes what interrupted runs left"
+                raise storage.StorageError(f"{self._file}: cannot be read ({error.__cause__}); {remedy}") from error
+            self.say_damaged(error)
+            return None
+
+    def say_damaged(self, reason: object) -> None:
+        """Say in one line that nothing can be resumed from here."""
+        tqdm.write(f"the resume point in {self.path} is damaged, so the run starts anew ({reason})")
+
+    def forget(self) -> None:
+        """Delete what was saved, but for the folder of large state."""
+        self._file.unlink(missing_ok=True)
 
     @property
     def folder(self) -> Path:

@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
         description="Look at a folder of images, with one folder for each class or with a .csv, .tsv, .json or .jsonl "
         "of labels, and write profiles/NAME.yaml for it. No picture is opened, nothing is copied.",
     )
-    verb.add_argument("folder", type=Path, help="folder of the images")
+    verb.add_argument("folder", type=Path, help="folder of the images, or the file of labels that lies there")
     verb.add_argument("--name", help="name of the dataset (default: made of the folder's)")
     verb.add_argument(
         "--exhaustive", action="store_true", help="the labels of an image are all that apply to it, not just some"
@@ -54,10 +54,13 @@ def parser() -> argparse.ArgumentParser:
         "compares with. Nothing is prepared or changed. Exit status: 0 clean, 1 not clean or params.yaml not valid, "
         "2 wrong usage. Faults make it unclean, warnings only with --strict.",
     )
+    verb.add_argument("dataset", help="name in `prepare` of params.yaml, or of a profile, which need not be applied")
+    verb.add_argument("--root", metavar="FOLDER", help="folder of the raw data: replaces prepare.<dataset>.root")
     verb.add_argument(
-        "dataset", help="name in `prepare` of params.yaml (python -m stages.profile NAME --root FOLDER puts one there)"
+        "--strict",
+        action="store_true",
+        help="warnings count as faults, such as equal pictures, or labels that are not exhaustive",
     )
-    verb.add_argument("--strict", action="store_true", help="warnings count as faults, such as equal pictures")
     verb.add_argument("--json", metavar="FILE", type=Path, help="write all of it to this file too, every name included")
     verb = verbs.add_parser(
         "show",
@@ -96,27 +99,32 @@ def _init(options: argparse.Namespace) -> Iterator[str]:
         SourceError: The labels are faulty.
     """
     found = own_profile.find(options.folder, options.exhaustive)
-    name = options.name or re.sub("[^a-z0-9]+", "_", options.folder.resolve().name.lower()).strip("_")
+    folder = options.folder.resolve()
+    folder = folder.parent if folder.is_file() else folder
+    name = options.name or re.sub("[^a-z0-9]+", "_", folder.name.lower()).strip("_")
     profile = Path("profiles") / f"{name}.yaml"
     if profile.exists():
         raise ConfigError(f"{profile} is there; give another name by --name, or delete it")
-    root = str(options.folder.resolve())
-    text = own_profile.write(name, root, found, options.exhaustive, own_profile.taken(Path(), root))
-    told = own_profile.told(root, found)  # before anything is written: it says what is wrong
-    storage.write_text(profile, text)
+    root = str(folder)
+    used = own_profile.taken(Path(), root)
+    data = own_profile.read(root, found)
+    storage.write_text(profile, own_profile.write(name, root, found, data.table, used))
+    lines, warnings = own_profile.told(found, data)
     yield f"{profile}: source {found['source']}, labels {'' if options.exhaustive else 'not '}exhaustive"
-    yield from told
-    yield f"next: make repro PROFILE={name}"
+    yield from lines
+    yield from (f"warning: {warning}" for warning in warnings)
+    heed = f"look at the warning{'' if len(warnings) == 1 else 's'} above, then: " if warnings else ""
+    yield f"next: {heed}make repro PROFILE={name}"
 
 
 def _check_data(options: argparse.Namespace) -> Iterator[str]:
     """Yield what was found.
 
     Raises:
-        ConfigError: The dataset's settings are missing or not valid.
+        ConfigError: The dataset's settings are missing or not valid, or its folder is not named.
         NotClean: There is a fault, or a warning under ``--strict``.
     """
-    report = check_data.check(Path("."), options.dataset)
+    report = check_data.check(Path("."), options.dataset, options.root)
     clean = check_data.clean(report, options.strict)
     if options.json is not None:
         storage.write_json(options.json, report | {"clean": clean})

@@ -3,15 +3,19 @@
 A dataset is judged by the source that reads it, not by what it is called.
 Source: Zhou et al., ECCV 2022, Table 5 (the same as Chen et al., IJCAI 2024, Table 5, and Xie et al., NeurIPS 2022,
 Table 1); the protocol is that of Cole et al., CVPR 2021, elijahcole/single-positive-multi-label @89152d5. Counts of
-NUS images without a label: its issue 7.
+NUS images without a label: its issue 7. Batches: Cole et al., grid of section 4, and the code of Liu et al.,
+train_mime.py.
 """
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
+from pipeline import complaints
 from pipeline.config import Simulate
+from pipeline.sources import coco, voc
 from pipeline.table import SPLITS, Table
 
 PUBLISHED = {
@@ -38,9 +42,19 @@ SEED = 1200  # of the papers' draw of labels
 BARE = (33_410, 13_412)  # images without a label in the training and test part of Cole's arrays of NUS
 COCO_VAL = 40_504  # images of the official val part of 2014, with those without annotation
 
+CLASSES = {"voc": voc.CLASSES, "coco": coco.CLASSES}
+"""Names in the papers' order of columns, by which labels are drawn."""
+ATTRIBUTES = "c796938559f4ddfa613047dbbcb2c17a830f92d65e78c6160e124aa0b357d961"
+"""SHA-256 of the names of CUB's 312 attributes by id, a line each, as public code lists them; the file itself was not
+at hand, so another digest decides nothing."""
+
 FAMILY = ("EM+APL (Zhou 2022)", "GR Loss (Chen 2024)", "LASD (2023)", "LAC (Xie 2022)")
-UNSCORED = ("Cole 2021", "MIME (Liu 2023)")
-"""Their code leaves the last test images unscored where they fill no batch."""
+BATCHES: dict[str, dict[str, tuple[int, ...]]] = {
+    "Cole 2021": dict.fromkeys(PUBLISHED, (8, 16)),
+    "MIME (Liu 2023)": {"voc": (32,), "coco": (32,), "nus": (16,), "cub": (16,)},
+}
+"""Papers whose code leaves the last test images unscored where they fill no batch, and the sizes of their batches."""
+UNSCORED = tuple(BATCHES)
 OTHERS = "Hill and SPLC in their own paper (Zhang 2021)"
 
 
@@ -119,9 +133,12 @@ def verdicts(source: str, settings: Any, table: Table) -> list[Verdict]:
     if faults:
         result = [Verdict((*FAMILY, *UNSCORED), "no", faults)]
     elif source == "nus":
-        result = _nus(table)
+        result = _nus(settings, table)
     else:
-        result = [Verdict(FAMILY, "yes", ()), _unscored("yes", table)]
+        answer, doubt = "yes", ()
+        if source == "cub" and _digest(table) != ATTRIBUTES:
+            answer, doubt = "open", ("the attributes are not called as known, so their order was not compared",)
+        result = [Verdict(FAMILY, answer, doubt), *_unscored(source, answer, table, *doubt)]
     own = "they hold no val images out: epoch and weights were chosen on the test images"
     if source in ("coco", "nus"):
         kept = " from 119,103 training images, without those that have no label" if source == "nus" else ""
@@ -180,30 +197,55 @@ def _departures(source: str, settings: Any, table: Table) -> tuple[str, ...]:
         for key, value in wanted.items()
         if getattr(settings, key) != value
     ]
-    if source == "voc" and list(table.classes) != sorted(table.classes):
-        found.append("classes: in another order than the papers' (alphabetical), so other labels are drawn")
+    found += _other_classes(CLASSES.get(source, table.classes), table.classes)
     return (*([f"counts differ: {', '.join(differ)}"] if differ else []), *found)
 
 
-def _unscored(answer: Literal["yes", "open"], table: Table, *why: str) -> Verdict:
-    """Return the verdict on the papers that drop the last test batch."""
-    left = " and ".join(f"{len(table.rows('test')) % size} of batches of {size}" for size in (8, 16))
-    told = f"their code leaves the last test images unscored where they fill no batch ({left}); here all are scored"
-    return Verdict(UNSCORED, answer, (*why, told))
+def _other_classes(theirs: tuple[str, ...], ours: tuple[str, ...]) -> list[str]:
+    """Return in what classes differ from the papers': one sentence, or none."""
+    extra = complaints.some([name for name in ours if name not in theirs])
+    absent = complaints.some([name for name in theirs if name not in ours])
+    if extra or absent:
+        return [f"classes: {extra or 'nothing'} in place of {absent or 'nothing'}"]
+    for column, (name, wanted) in enumerate(zip(ours, theirs, strict=True)):
+        if name != wanted:
+            order = "in another order than the papers', so other labels are drawn"
+            return [f"classes: {order} (column {column}: {name}, theirs {wanted})"]
+    return []
 
 
-def _nus(table: Table) -> list[Verdict]:
+def _digest(table: Table) -> str:
+    """Return the digest of the classes, as `ATTRIBUTES`."""
+    return hashlib.sha256("\n".join(table.classes).encode()).hexdigest()
+
+
+def _unscored(source: str, answer: Literal["yes", "open"], table: Table, *why: str) -> list[Verdict]:
+    """Return the verdicts on the papers that drop the last test batch."""
+    result = []
+    for paper, batches in BATCHES.items():
+        left = ", ".join(f"{len(table.rows('test')) % size} with batches of {size}" for size in batches[source])
+        told = f"their code leaves the last test images unscored where they fill no batch ({left}); here all are scored"
+        result.append(Verdict((paper,), answer, (*why, told)))
+    return result
+
+
+def _nus(settings: Any, table: Table) -> list[Verdict]:
     """Return the verdicts on a copy of NUS whose counts are the papers'."""
     bare = tuple(int((~table.truth[table.official == part].any(axis=1)).sum()) for part in (0, 1))
     counts = f"{bare[0]:,} training and {bare[1]:,} test images have no label here"
+    order = (
+        "whether the names of the classes fit the columns of the arrays was not compared: the arrays hold none"
+        if settings.layout == "formatted"
+        else "the order of the classes was not compared, since the papers' arrays hold no names; labels are drawn by it"
+    )
     cole = f"only with the arrays of Cole and the pictures that he crawled anew in 2020 ({counts})"
     if bare == BARE:
-        recrawl = _unscored("open", table, cole + ", as in his arrays; the pictures cannot be told")
+        recrawl = _unscored("nus", "open", table, cole + ", as in his arrays; the pictures cannot be told", order)
     else:
-        recrawl = Verdict(UNSCORED, "no", (f"{counts}; in the arrays of Cole {BARE[0]:,} and {BARE[1]:,}",))
+        recrawl = [Verdict(UNSCORED, "no", (f"{counts}; in the arrays of Cole {BARE[0]:,} and {BARE[1]:,}",))]
     official = "only with the arrays of Zhou and the official pictures; nothing in the files tells them from Cole's"
     own = (
         "their papers draw 150,000 and 60,260 images from the official parts at random, by a seed that is not"
         " published; the code of LAC points to Cole's arrays"
     )
-    return [Verdict(FAMILY[:2], "open", (official,)), Verdict(FAMILY[2:], "open", (own,)), recrawl]
+    return [Verdict(FAMILY[:2], "open", (official, order)), Verdict(FAMILY[2:], "open", (own, order)), *recrawl]

@@ -72,7 +72,7 @@ class PowerBias(Strict):
     kind: Literal["frequency", "size", "centre"]
     """``frequency``: the class's positives in the official training part; ``size``: its largest box; ``centre``: how
     close its most central box lies to the picture's centre. The last two need a source that reads boxes."""
-    power: float
+    power: Annotated[float, Field(ge=-20, le=20)]
     """1: in proportion; 2: more strongly so; negative: rare, small or outlying ones first."""
 
 
@@ -81,7 +81,15 @@ class TableBias(Strict):
 
     kind: Literal["table"]
     file: str
-    """A .csv or .tsv of ``class, weight``, or of ``image, class, weight``; absolute or from the project's root."""
+    """A text that starts with the line ``class,weight`` or ``image,class,weight``; from the project's root."""
+
+    def path(self, root: Path) -> Path:
+        """Return where the file lies.
+
+        Args:
+            root: Project root.
+        """
+        return root / Path(self.file).expanduser()
 
 
 class Simulate(Strict):
@@ -110,6 +118,8 @@ class Simulate(Strict):
             raise ValueError("protocol: the published recipe (literature) draws counts without bias; use seeded")
         if self.protocol == "given" and (self.plain, self.negatives) != (True, KeptCount(kind="count", value=0)):
             raise ValueError("protocol: given draws nothing; leave positives at 1, negatives at 0, bias at uniform")
+        if self.positives.kind != "table" and not self.positives.value:
+            raise ValueError("positives: none would stay known (given: 0)")
         if self.positives.kind == "table" and self.bias.kind != "table":
             raise ValueError(f"positives: `table` keeps labels by the table of bias (given: bias {self.bias.kind})")
         return self

@@ -63,6 +63,8 @@ def entries(stream: TextIO, chunk: int = 1 << 22) -> Iterator[tuple[str, Any]]:
             except json.JSONDecodeError as error:
                 if ended or error.pos < len(text) - LONGEST:  # else its end may not be at hand
                     raise ValueError(f"{error.msg} at character {before + error.pos}") from error
+            except RecursionError as error:
+                raise ValueError(f"lists in lists too deep to be read, at character {before + at}") from error
             else:
                 if end + 2 < len(text) or ended:  # else a number may go on, as 1 before e+5
                     at = end

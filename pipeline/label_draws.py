@@ -9,8 +9,8 @@ partial labels are the general missing-label setting of Zhou et al., ECCV 2022, 
 are systematic sampling in random order (Goodman, Kish, JASA 1950), which has the chances asked for exactly.
 """
 
-import csv
 import math
+import re
 import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from pipeline import seeds, single_positive
+from pipeline.complaints import Faults
 from pipeline.config import ConfigError, KeptByTable, KeptCount, KeptShare, Simulate
-from pipeline.layout import Faults, read_text
+from pipeline.layout import delimited, read_text
 from pipeline.table import Objects, SourceError, Table, relative_path
 
 PARTS = ("official_train", "official_test")  # their places are the numbers of `Table.official`
@@ -127,13 +128,14 @@ def bias_weights(root: Path, table: Table, objects: Objects | None, settings: Si
         return np.ones((1, 1))
     if bias.kind == "table":
         try:
-            return read_weights(root / Path(bias.file).expanduser(), table, settings.positives.kind == "table")
+            return read_weights(bias.path(root), table, settings.positives.kind == "table")
         except SourceError as error:
             raise SourceError(f"simulate.bias: {error}") from error
     if bias.kind == "frequency":
         return by_frequency(table.truth[table.official == 0].sum(axis=0), bias.power)[None]
     if objects is None:
-        raise ConfigError(f"simulate.bias: {bias.kind}, but the source reads no boxes")
+        remedy = "VOC has them in Annotations/, COCO in bbox; or weigh by frequency or a table"
+        raise ConfigError(f"simulate.bias: {bias.kind} needs boxes, and the data gave none ({remedy})")
     return (by_size if bias.kind == "size" else by_closeness)(objects, bias.power)
 
 
@@ -178,13 +180,13 @@ def by_closeness(objects: Objects, power: float) -> np.ndarray:
 
 
 def _powered(values: np.ndarray, power: float) -> np.ndarray:
-    """Return powers of positive values, the largest 1: through logarithms, since counts to a high power overflow."""
-    logs = power * np.log(values)
-    return np.exp(np.maximum(logs - logs.max(), -700))  # exp(-745) is 0, and a weight of 0 is never kept
+    """Return powers of positive values, the largest 1."""
+    powers = (values / values.max()) ** power
+    return powers / powers.max()
 
 
 def read_weights(file: Path, table: Table, probabilities: bool = False) -> np.ndarray:
-    """Read the weights of classes, or of cells, from a .csv or .tsv with a header.
+    """Read the weights of classes, or of cells, from a text with a header; commas, semicolons or tabs between fields.
 
     Args:
         file: Columns `class, weight`, a line for each class; or `image, class, weight`, a line for each present label
@@ -200,13 +202,9 @@ def read_weights(file: Path, table: Table, probabilities: bool = False) -> np.nd
             in the table, a cell twice, a weight that is none, or lacks a class or a present label. All are listed.
     """
     faults = Faults(file.name)
-    lines = csv.reader(read_text(file).split("\n"), delimiter="\t" if file.suffix.lower() == ".tsv" else ",")
-    try:
-        header, *rows = [[unicodedata.normalize("NFC", field).strip() for field in line] for line in lines if line] or [
-            []
-        ]
-    except csv.Error as error:
-        raise SourceError(f"{file.name}: no table ({error})") from error
+    head = read_text(file).lstrip().partition("\n")[0]
+    lines = delimited(file, max(",;\t", key=head.count))
+    _, header = next(lines, (0, []))
     if header not in (["class", "weight"], ["image", "class", "weight"]):
         raise SourceError(
             f"{file.name}: columns are {', '.join(header) or 'none'}, expected class, weight or image, class, weight"
@@ -214,16 +212,16 @@ def read_weights(file: Path, table: Table, probabilities: bool = False) -> np.nd
     columns = {name: number for number, name in enumerate(table.classes)}
     images = {path: number for number, path in enumerate(table.paths)} if len(header) == 3 else {}
     weights = np.full((len(table.paths) if images else 1, len(columns)), np.nan)
-    for number, row in enumerate(rows, start=2):
-        where = f"line {number}"
+    for number, fields in lines:
+        where, row = f"line {number}", [unicodedata.normalize("NFC", field) for field in fields]
         if len(row) != len(header):
             faults.add(f"lines have another number of fields than {len(header)}", where)
             continue
         place, column, value = _image(row[0], images) if images else 0, columns.get(row[-2]), _number(row[-1])
         if place is None:
-            faults.add("images are not in the table", f"{where} {row[0]!r}")
+            faults.add("images are not in the dataset, whose table.h5 has the names", f"{where} {row[0]!r}")
         if column is None:
-            faults.add("classes are not in the table", f"{where} {row[-2]!r}")
+            faults.add("classes are not in the dataset", f"{where} {row[-2]!r}")
         if value is None or (probabilities and value > 1):
             faults.add(
                 f"weights are {'no probabilities' if probabilities else 'below 0'} or none", f"{where} {row[-1]!r}"
@@ -237,8 +235,11 @@ def read_weights(file: Path, table: Table, probabilities: bool = False) -> np.nd
     for place, column in np.argwhere(missing):
         name = f"{table.paths[place]} {table.classes[column]}" if images else table.classes[column]
         faults.add("present labels have no weight" if images else "classes have no weight", name)
+    found = np.where(table.truth == 1, np.nan_to_num(weights), 0.0)
+    if not faults and not found[table.official == 0].any():
+        faults.add("weights of all present labels of training images are 0", "none would stay known")
     faults.stop()
-    return np.where(table.truth == 1, np.nan_to_num(weights), 0.0)
+    return found
 
 
 def _image(text: str, images: dict[str, int]) -> int | None:
@@ -251,11 +252,8 @@ def _image(text: str, images: dict[str, int]) -> int | None:
 
 def _number(text: str) -> float | None:
     """Return a weight; None where the text is no finite number from 0 on."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and value >= 0 else None
+    value = float(text) if re.fullmatch(r"[0-9.]+([eE][-+]?[0-9]+)?", text) and text.count(".") < 2 else math.inf
+    return value if math.isfinite(value) else None
 
 
 def chances(weights: np.ndarray, keep: np.ndarray | float) -> np.ndarray:
@@ -272,6 +270,8 @@ def chances(weights: np.ndarray, keep: np.ndarray | float) -> np.ndarray:
         (R, L) float64 in [0, 1].
     """
     weights = np.asarray(weights, np.float64)
+    largest = weights.max(axis=1, keepdims=True, initial=0)
+    weights = np.divide(weights, largest, out=np.zeros_like(weights), where=largest > 0)  # so that sums are finite
     left = np.array(np.broadcast_to(np.asarray(keep, np.float64), len(weights)))
     result, free = np.zeros(weights.shape), weights > 0
     while True:
@@ -339,12 +339,13 @@ def draw_each(chance: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     return generator.random(chance.shape) < chance
 
 
-def from_uniform(observed: np.ndarray, uniform: np.ndarray) -> tuple[float | None, float | None]:
+def from_uniform(observed: np.ndarray, uniform: np.ndarray, fixed: bool) -> tuple[float | None, float | None]:
     """Measure how far the classes of a draw are from those of an unbiased one.
 
     Args:
         observed: (C,) positives that stayed known.
         uniform: (N, C) chances of an unbiased draw.
+        fixed: Whether each row keeps a fixed number, so that the total is no matter of chance.
 
     Returns:
         The total variation distance between the classes' shares, in [0, 1]: the part of the known positives that would
@@ -354,6 +355,9 @@ def from_uniform(observed: np.ndarray, uniform: np.ndarray) -> tuple[float | Non
     expected = uniform.sum(axis=0)
     if not observed.sum() or not expected.sum():
         return None, None
-    spread = np.sqrt(2 / math.pi * (uniform * (1 - uniform)).sum(axis=0))
+    variance, share = (uniform * (1 - uniform)).sum(axis=0), expected / expected.sum()
+    if not fixed:  # of a class's count less its share of the total, which varies with it
+        variance = (1 - 2 * share) * variance + share**2 * variance.sum()
+    spread = np.sqrt(2 / math.pi * variance)
     distance = np.abs(observed / observed.sum() - expected / expected.sum()).sum() / 2
     return float(distance), float(spread.sum() / expected.sum() / 2)

@@ -3,9 +3,10 @@
 Source: ours. Names are compared in unicode form NFC: archives made on macOS hold names in NFD.
 """
 
+import csv
 import hashlib
+import io
 import os
-import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
+from pipeline.complaints import Faults, FaultyData, counted, number, some
 from pipeline.config import Strict
 from pipeline.single_positive import split_rows
 from pipeline.table import Objects, SourceError, Table
@@ -23,7 +25,6 @@ ENDINGS = (".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".gif", ".webp", ".
 UNREAD = (".heic", ".heif", ".avif", ".jxl", ".jp2", ".j2k", ".jpx", ".svg", ".psd", ".tga", ".ppm", ".pgm", ".pbm")
 UNREAD += (".raw", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".orf", ".raf", ".rw2", ".pef", ".srw")
 """Of picture files that are not read: sources say how many lie beside the others, so that none vanishes unseen."""
-SHOWN = 20  # of many offenders, this many are named
 NO_BOXES = "so that draws by size or by closeness to the centre are not possible"
 
 
@@ -116,100 +117,53 @@ def fields(path: Path) -> Iterator[tuple[str, list[str]]]:
     Raises:
         SourceError: the file is missing or not UTF-8 text.
     """
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
+    for place, line in enumerate(read_text(path).split("\n"), start=1):
         if found := unicodedata.normalize("NFC", line).split():
-            yield f"{path.name}:{number}", found
+            yield f"{path.name}:{place}", found
 
 
-def some(names: Sequence[str]) -> str:
-    """Join names for a message.
+def delimited(file: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Read a table row by row; blank rows, and blanks around fields, do not count.
 
     Args:
-        names: The names.
+        file: The file.
+        delimiter: What stands between fields, which may be quoted.
+
+    Yields:
+        Number of the row's first line, and its fields.
+
+    Raises:
+        SourceError: the file is missing, not UTF-8 text, or its quotes do not pair.
+    """
+    text = "\n".join(line.rstrip(" ") for line in read_text(file).split("\n"))  # else a quote could not close
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True, strict=True)
+    while True:
+        line = reader.line_num + 1  # of the row's first line; quoted fields may hold several
+        try:
+            fields = [field.strip() for field in next(reader)]
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise SourceError(f"{file.name}: line {line}: {error}") from error
+        if any(fields):
+            yield line, fields
+
+
+def partial(table: Table) -> list[str]:
+    """Warn of labels that are not all that apply.
+
+    Args:
+        table: The table.
 
     Returns:
-        The first `SHOWN` of them, and how many more there are.
+        One warning, which says whether scores can be true ones, or none.
     """
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
-
-
-def counted(names: Sequence[str]) -> dict[str, Any]:
-    """Give names in the form that a report holds them.
-
-    Args:
-        names: The names.
-
-    Returns:
-        `count`, and under `first` at most `SHOWN` of them.
-    """
-    return {"count": len(names), "first": list(names[:SHOWN])}
-
-
-class FaultyData(SourceError):
-    """Raw data have faults; the message names the first of each kind.
-
-    Args:
-        message: The message.
-        every: A line for each fault, for whoever wants them all.
-    """
-
-    def __init__(self, message: str, every: list[str]):
-        super().__init__(message)
-        self.every = every
-
-
-class Faults:
-    """What is wrong in raw data: all of it is gathered, so that it can be mended at once.
-
-    Args:
-        file: How messages call the data.
-    """
-
-    def __init__(self, file: str):
-        self.file = file
-        self._found: dict[tuple[str, str], list[str]] = {}
-        self._lines: list[str] = []
-        self._every: list[str] = []
-
-    def __bool__(self) -> bool:
-        """Tell whether there are any.
-
-        Returns:
-            Whether `stop` raises.
-        """
-        return bool(self._found or self._lines)
-
-    def add(self, kind: str, what: str, file: str = "") -> None:
-        """Note one fault.
-
-        Args:
-            kind: What is wrong, in the plural.
-            what: Where, and with which value.
-            file: Which of the data, where `self.file` is not said.
-        """
-        self._found.setdefault((file or self.file, kind), []).append(what)
-
-    def join(self, error: SourceError) -> None:
-        """Note what somebody else found.
-
-        Args:
-            error: As it was raised; its message is kept as it is.
-        """
-        self._lines.append(str(error))
-        self._every += error.every if isinstance(error, FaultyData) else [str(error)]
-
-    def stop(self) -> None:
-        """Go on only if there is none.
-
-        Raises:
-            FaultyData: there are some; a line for each kind says how many, and names the first.
-        """
-        if self:
-            found = self._found.items()
-            lines = [f"{file}: {len(told)} {kind}: {some(told)}" for (file, kind), told in found]
-            single = {kind: re.sub(r"^of (the )?\d+ ", "", kind) for _, kind in self._found}  # nothing is counted there
-            every = [f"{file}: {single[kind]}: {what}" for (file, kind), told in found for what in told]
-            raise FaultyData("\n".join(lines + self._lines), every + self._every)
+    if table.exhaustive:
+        return []
+    told = "val and test are labelled in full, so their scores are true ones"
+    if not (table.measurable("val") and table.measurable("test")):
+        told = "no score is against the truth; a sample labelled in full, as val and test, would tell"
+    return [f"the labels are not exhaustive: what is not given is unknown; {told}"]
 
 
 # ---------------------------------------------------------------------------------------------- pictures
@@ -256,7 +210,33 @@ def left_out(folder: Path) -> list[str]:
         SourceError: a folder cannot be read.
     """
     names = unread(folder)
-    return [f"{len(names)} pictures of endings that are not read were left out: {some(names)}"] if names else []
+    if not names:
+        return []
+    were = "was" if len(names) == 1 else "were"
+    return [f"{number(len(names), 'picture')} of endings that are not read {were} left out: {some(names)}"]
+
+
+def elsewhere(wanted: Sequence[str], found: Iterable[str]) -> str:
+    """Tell how paths should be written that have no file, where files of their names lie in other folders.
+
+    Args:
+        wanted: Paths that have no file, without two equal ones.
+        found: Those on disk, as `pictures` gives them.
+
+    Returns:
+        What to write for the first path of which one file alone is the path with more folders above it, or with fewer;
+        empty where there is none.
+    """
+    below: dict[str, list[str]] = {}
+    for file in found:
+        below.setdefault(file.rpartition("/")[2], []).append(file)
+    for name in wanted:
+        near = below.get(name.rpartition("/")[2], [])
+        fit = [file for file in near if file.endswith(f"/{name}") or name.endswith(f"/{file}")]
+        if len(fit) == 1:
+            where = "in subfolders" if len(fit[0]) > len(name) else "higher up"
+            return f"the pictures lie {where}: write {fit[0]} for {name}"
+    return ""
 
 
 def match(wanted: Sequence[str], found: Iterable[str], where: str, bad_images: Literal["stop", "drop"]) -> list[str]:
@@ -294,7 +274,9 @@ def match(wanted: Sequence[str], found: Iterable[str], where: str, bad_images: L
     if missing and len(missing) == len(wanted):
         other = ", ".join(sorted(form for forms in exact.values() for form in forms)[:3]) or "no picture"
         told = f"{where}: {len(missing)} of {len(wanted)} images have no file: {some(missing)}"
-        raise FaultyData(f"{told}; the folder holds {other}", [f"{where}: no file: {name}" for name in missing])
+        hint = elsewhere(missing, [form for forms in exact.values() for form in forms])
+        every = [f"{where}: no file: {name}" for name in missing] + ([f"{where}: {hint}"] if hint else [])
+        raise FaultyData(f"{told}; the folder holds {other}" + (f"; {hint}" if hint else ""), every)
     faults = Faults(where)
     for name in missing if bad_images == "stop" else ():
         faults.add(f"of {len(wanted)} images have no file", name)
@@ -328,7 +310,7 @@ def objects(
 
     Returns:
         The measures, None where no box can be used; for the report, how many were used, which cannot be, and how many
-        present cells are left without, or why there are no measures; a warning where some have none.
+        present cells are left without, or why there are no measures; a warning for each of these two that there is.
     """
     counts = table.truth[rows, columns] == 1
     rows, columns, sizes = rows[counts], columns[counts], sizes[counts]
@@ -348,11 +330,12 @@ def objects(
     offset[area == 0] = 0
     bare = int(((table.truth == 1) & (area == 0)).sum())
     warnings = []
-    if lost or bare:
-        warnings.append(
-            f"{len(lost)} boxes cannot be used, since numbers are missing or nothing lies within the picture, and "
-            f"{bare} present labels have no box: they count as having no size" + (f"; {some(lost)}" if lost else "")
-        )
+    if lost:
+        why = "cannot be used, since numbers are missing or nothing lies within the picture"
+        warnings.append(f"{number(len(lost), 'box', 'boxes')} {why}: {some(lost)}")
+    if bare:
+        have = "has no box and counts" if bare == 1 else "have no box and count"
+        warnings.append(f"{number(bare, 'present label')} {have} as having no size")
     report = {"used": len(rows), "unusable": counted(lost), "present_without_box": bare}
     return Objects(area, offset), report, warnings
 

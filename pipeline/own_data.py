@@ -7,6 +7,7 @@ Differs: a class's shares are whole numbers, at least 1 in every split for a cla
 lacks the class whole is served first; the authors' shares are fractions, which leave rare classes out of small splits.
 """
 
+import difflib
 import re
 import unicodedata
 from collections import Counter
@@ -18,11 +19,12 @@ from typing import Annotated, Any, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from pipeline import layout, seeds
-from pipeline.layout import Faults, Pictures
+from pipeline import complaints, layout, seeds
+from pipeline.complaints import Faults
+from pipeline.layout import Pictures
 from pipeline.table import SPLITS, Dataset, SourceError, Table, relative_path
 
-WORDS = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "test": 2, "testing": 2}
+WORDS = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "dev": 1, "test": 2, "testing": 2}
 """What people call the splits, compared without case."""
 NO_CLASS = {"label", "labels", "target", "targets", "tag", "tags", "annotation", "annotations", "image", "images"}
 NO_CLASS |= {"class", "classes", "category", "categories"}
@@ -30,6 +32,7 @@ NO_CLASS |= {"class", "classes", "category", "categories"}
 SEPARATORS = (";", "|", ",")
 """Marks that people put between names."""
 SPREAD = 3  # rows of a class from which on every split gets one
+RARE = 2  # images; a class of no more may be another one misspelt
 
 
 class OwnData(Pictures):
@@ -59,7 +62,7 @@ class Row:
     Args:
         where: Its place in the data, for messages.
         path: Path relative to the root, as it is written there.
-        present: Names of the classes that apply, in the form of `name`.
+        present: Names of the classes that apply, in the form of `complaints.class_name`.
         absent: Names of the classes that do not.
         split: 0 train, 1 val, 2 test; None where the data do not say.
     """
@@ -69,16 +72,6 @@ class Row:
     present: tuple[str, ...]
     absent: tuple[str, ...]
     split: int | None
-
-
-def name(text: str) -> str:
-    """Return the name of a class in its one form: NFC, without blanks around it."""
-    return unicodedata.normalize("NFC", text).strip()
-
-
-def usable(label: str) -> bool:
-    """Return whether a text in the form of `name` can name a class: it is not empty and can be shown and stored."""
-    return bool(label) and not any(unicodedata.category(letter) in ("Cc", "Cs") for letter in label)
 
 
 def separates(mark: str, values: Iterable[str]) -> bool:
@@ -97,15 +90,15 @@ def separates(mark: str, values: Iterable[str]) -> bool:
 
 
 def wanted(settings: OwnData) -> tuple[str, ...] | None:
-    """Return the classes that the settings name, in the form of `name`.
+    """Return the classes that the settings name, in the form of `complaints.class_name`.
 
     Raises:
         SourceError: a name cannot be used, or is there twice.
     """
     if settings.classes is None:
         return None
-    names = tuple(name(text) for text in settings.classes)
-    if odd := [text for text in names if not usable(text)]:
+    names = tuple(complaints.class_name(text) for text in settings.classes)
+    if odd := [text for text in names if not complaints.usable(text)]:
         raise SourceError(f"prepare: classes: {odd[0]!r} is no name")
     if repeated := sorted(text for text, count in Counter(names).items() if count > 1):
         raise SourceError(f"prepare: classes: {', '.join(repeated)} named twice")
@@ -133,7 +126,8 @@ def dataset(
         folder: The raw folder.
         rows: What was read.
         faults: What was found wrong so far; what is found here joins it.
-        classes: Names of the classes in column order, in the form of `name`; None: those that the rows name, sorted.
+        classes: Names of the classes in column order, as `complaints.class_name` gives them; None: those of the rows,
+            sorted.
         found: Picture files in the folder, as `layout.pictures` lists them.
         closed: Whether a class that a row names neither present nor absent is absent there; else it is unknown.
         exhaustive: As `Table.exhaustive`.
@@ -160,9 +154,11 @@ def dataset(
         raise
     disk = set(found)
     if settings.bad_images == "stop":
-        for path, file in zip(paths, files, strict=True):
-            if file not in disk:
-                faults.add("paths have no picture file", f"{kept[path].where} {path!r}")
+        missing = [path for path, file in zip(paths, files, strict=True) if file not in disk]
+        hint = layout.elsewhere(missing, found)
+        for path in missing:
+            kind = "paths have no picture file" + (f" ({hint})" if hint else "")
+            faults.add(kind, f"{kept[path].where} {path!r}")
     faults.stop()
     if not classes:
         raise SourceError(f"{faults.file}: no class in it")
@@ -186,24 +182,29 @@ def dataset(
     )
     bare = [table.paths[row] for row in np.flatnonzero(~table.truth.any(axis=1))]
     positives, known = int(table.truth.sum()), int(table.scored.sum())
-    warnings = _doubts(classes, named=settings.classes is not None)
+    warnings = _doubts(classes, truth.sum(axis=0).tolist(), named=settings.classes is not None)
+    if exhaustive and (open_ := table.truth.size - known):
+        warnings.append(
+            f"exhaustive, but {open_:,} of {table.truth.size:,} cells are neither present nor absent: give 0 for "
+            "absent, or set exhaustive: false"
+        )
     if len(classes) == 1 and not exhaustive and table.truth.all():
         warnings.append(f"every image has the one class, {classes[0]}: there is nothing to tell it from")
     absent = (table.scored & (table.truth == 0)).any(axis=0)
     lone = [label for label, told in zip(classes, absent, strict=True) if not told]
     if exhaustive and lone:
-        warnings.append(f"no image is known to lack {layout.some(lone)}: a score of 100 there says nothing")
+        warnings.append(f"no image is known to lack {complaints.some(lone)}: a score of 100 there says nothing")
     warnings += layout.left_out(folder)
     report = {
         "folder": folder.name,
         "images": len(paths),
         "repeated_rows": repeated,
-        "without_positive": layout.counted(bare),
+        "without_positive": complaints.counted(bare),
         "exhaustive": exhaustive,
         "cells": {"present": positives, "absent": known - positives, "unknown": table.truth.size - known},
         "split": how,
         "found_without_case": without_case,
-        "pictures_in_no_row": layout.counted(sorted(disk.difference(files))),
+        "pictures_in_no_row": complaints.counted(sorted(disk.difference(files))),
         "warnings": warnings,
     }
     return Dataset(table, lambda row: folder / files[row], report)
@@ -266,26 +267,49 @@ def _quota(count: int, shares: tuple[float, float]) -> list[int]:
     return [count - val - test, val, test]
 
 
-def _doubts(classes: tuple[str, ...], named: bool) -> list[str]:
-    """Return warnings about the names of classes; those that the settings name are doubted least."""
-    cased = Counter(label.casefold() for label in classes)
-    alike = [label for label in classes if cased[label.casefold()] > 1]
-    warnings = [f"classes differ only in case: {layout.some(alike)}"] if alike else []
+def _doubts(classes: tuple[str, ...], counts: list[int], named: bool) -> list[str]:
+    """Return warnings about the names of classes of so many images; those that settings name are doubted least."""
+    cased: dict[str, list[str]] = {}
+    for label in classes:
+        cased.setdefault(label.casefold(), []).append(label)
+    alike = [label for labels in cased.values() if len(labels) > 1 for label in labels]
+    warnings = []
+    if alike:
+        warnings.append(f"classes differ only in case: {complaints.some(alike)} - one class? write one of them")
     if named:
         return warnings
+    if odd := _misspelt(dict(zip(classes, counts, strict=True))):
+        warnings.append(complaints.some(odd))
     if numbers := [label for label in classes if re.fullmatch(r"[+-]?\d+(\.\d*)?", label)]:
-        warnings.append(f"classes are called {layout.some(numbers)}: if these numbers stand for names, write the names")
+        warnings.append(
+            f"classes are called {complaints.some(numbers)}: if these numbers stand for names, write the names"
+        )
     if odd := [label for label in classes if label.lower() in NO_CLASS]:
         warnings.append(
-            f"classes are called {layout.some(odd)}: if that is no class, list the classes (prepare: classes)"
+            f"classes are called {complaints.some(odd)}: if that is no class, list the classes (prepare: classes)"
         )
     for mark in SEPARATORS:
         if separates(mark, classes):
             joined = [repr(label) for label in classes if mark in label]
             warnings.append(
-                f"each of these is one class, but {mark!r} seems to stand between names: {layout.some(joined)}"
+                f"each of these is one class, but {mark!r} seems to stand between names: {complaints.some(joined)}"
             )
     return warnings
+
+
+def _misspelt(counts: dict[str, int]) -> list[str]:
+    """Return a doubt about each class of few images whose name is that of a class of more but for one letter or two."""
+    frequent = {label.casefold(): label for label, count in counts.items() if count > RARE}
+    doubts = []
+    for label, count in counts.items():
+        word = label.casefold()
+        if count > RARE or len(word) < 3 or word in frequent:
+            continue
+        # a letter changed, missing or too much, or two that changed places
+        near = difflib.get_close_matches(word, frequent, 1, 1 - 1 / len(word) - 1e-9)
+        if near and re.sub(r"\d", "", near[0]) != re.sub(r"\d", "", word):  # numbers tell names apart
+            doubts.append(f"{label} ({complaints.number(count, 'image')}): a misspelling of {frequent[near[0]]}?")
+    return doubts
 
 
 def _check_labels(rows: Sequence[Row], classes: tuple[str, ...] | None, faults: Faults) -> None:
@@ -296,7 +320,7 @@ def _check_labels(rows: Sequence[Row], classes: tuple[str, ...] | None, faults: 
         for label in (*row.present, *row.absent):
             if label in good:
                 continue
-            if not usable(label):
+            if not complaints.usable(label):
                 faults.add("labels are no names", f"{row.where} {label!r}")
             elif known is not None and label not in known:
                 faults.add("labels are not in classes", f"{row.where} {label!r}")
@@ -315,7 +339,9 @@ def _unique(rows: Sequence[Row], faults: Faults) -> tuple[dict[str, Row], int]:
         try:
             path = relative_path(row.path)
         except ValueError as error:
-            faults.add("paths cannot be used", f"{row.where} {error}")
+            absolute = "is absolute" in str(error)
+            how = " (write them from the folder of the pictures, such as dog/x.jpg)" if absolute else ""
+            faults.add(f"paths cannot be used{how}", f"{row.where} {error}")
             continue
         if path != path.strip() or any(unicodedata.category(letter) == "Cs" for letter in path):
             faults.add("paths have blanks around them or are not UTF-8", f"{row.where} {row.path!r}")

@@ -1,7 +1,7 @@
 """A profile for a folder of one's own images: what lies there decides the source, the rest is what suits such data.
 
-Source: ours. It is a start to edit: linear heads on a packaged backbone, chosen without any image that is fully
-labelled unless the labels are said to be exhaustive.
+Source: ours. It is a start to edit: linear heads on a packaged backbone, chosen by the truth where val has it, else by
+the labels that are given.
 """
 
 import importlib
@@ -11,15 +11,14 @@ from csv import reader
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from ruamel.yaml import YAML, YAMLError
 
-from pipeline import layout
+from pipeline import complaints, layout
 from pipeline.config import NAME, PUBLISHED, ConfigError
 from pipeline.own_data import NO_CLASS, SEPARATORS, WORDS, separates
 from pipeline.sources import csv as tables
 from pipeline.sources import json as objects
-from pipeline.table import SPLITS, SourceError
+from pipeline.table import SPLITS, Dataset, SourceError, Table
 
 SIZE = 224  # pixels of the packaged backbone
 LOOKED_AT = 50  # lines of a table, which are enough to tell its delimiter
@@ -29,15 +28,22 @@ READ += ("path_key", "labels_key", "absent_key", "split_key")
 PARTIAL = ("an", "wan", "em", "gr")
 """Methods that know nothing but one label an image."""
 FULL = (*PARTIAL, "full")
+FILES = (".csv", ".tsv", ".json", ".jsonl")
+"""Endings of files of labels."""
+LABELS = NO_CLASS - {"image", "images"}
+"""What people call the labels of an image, compared without case."""
+SPLIT = {"split", "splits", "subset", "partition"}
+"""What people call the column of splits, compared without case."""
 YAML_WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 """What some reader of YAML takes for something else than a name."""
 
 
-def find(folder: Path, exhaustive: bool) -> dict[str, Any]:
+def find(place: Path, exhaustive: bool) -> dict[str, Any]:
     """Tell how the images of a folder are labelled.
 
     Args:
-        folder: Holds one CSV, TSV, JSON or JSON-lines file and pictures, or one folder of pictures for each class.
+        place: A folder of pictures with one CSV, TSV, JSON or JSON-lines file, or with one folder for each class; or
+            that file, where there are several.
         exhaustive: Whether the labels of an image are all that apply to it.
 
     Returns:
@@ -48,17 +54,20 @@ def find(folder: Path, exhaustive: bool) -> dict[str, Any]:
             found.
         SourceError: A folder or the file of labels cannot be read.
     """
+    folder = place.parent if place.is_file() else place
     if not folder.is_dir():
-        raise ConfigError(f"{folder}: no such folder")
+        raise ConfigError(f"{place}: no such folder or file")
+    if place.is_file() and place.suffix.lower() not in FILES:
+        raise ConfigError(f"{place}: not a file of labels ({', '.join(FILES)})")
     pictures = layout.pictures(folder)
     if not pictures:
-        other = f"; not read: {layout.some(unread)}" if (unread := layout.unread(folder)) else ""
+        other = f"; not read: {complaints.some(unread)}" if (unread := layout.unread(folder)) else ""
         raise ConfigError(f"{folder}: holds no picture ({', '.join(layout.ENDINGS)}){other}")
-    endings = (".csv", ".tsv", ".json", ".jsonl")
-    files = sorted(path for path in folder.glob("[!.]*") if path.suffix.lower() in endings)
+    files = sorted(path for path in folder.glob("[!.]*") if path.suffix.lower() in FILES and path.is_file())
+    files = [place] if place.is_file() else files
     if len(files) > 1:
         names = ", ".join(path.name for path in files)
-        raise ConfigError(f"{folder}: which of {names} holds the labels? leave one, or write profiles/<name>.yaml")
+        raise ConfigError(f"{folder}: which of {names} holds the labels? name it: spml init {_quoted(files[0])}")
     common: dict[str, Any] = {"bad_images": "stop", "classes": None}
     common |= {"val_fraction": 0.2, "test_fraction": 0.2, "split_seed": 0}
     if files and files[0].suffix.lower() in (".csv", ".tsv"):
@@ -67,9 +76,8 @@ def find(folder: Path, exhaustive: bool) -> dict[str, Any]:
         return {"source": "json", **_keys(files[0]), "exhaustive": exhaustive, **common}
     tops = {picture.split("/")[0] for picture in pictures if "/" in picture}
     if not tops:
-        raise ConfigError(
-            f"{folder}: {len(pictures)} pictures, but neither class folders nor a .csv or .json of labels"
-        )
+        found = complaints.number(len(pictures), "picture")
+        raise ConfigError(f"{folder}: {found}, but neither class folders nor a .csv or .json of labels")
     if exhaustive:
         raise ConfigError(f"{folder}: a folder for each class gives one label an image, which is not exhaustive")
     split = all(top.lower() in WORDS for top in tops)
@@ -77,12 +85,12 @@ def find(folder: Path, exhaustive: bool) -> dict[str, Any]:
         (top,) = tops
         raise ConfigError(
             f"{folder}: all folders with pictures lie in {top}, which would be the one class; if the folders of the "
-            f"classes lie in it: spml init {json.dumps(str(folder / top), ensure_ascii=False)}"
+            f"classes lie in it: spml init {_quoted(folder / top)}"
         )
     return {"source": "folder", "split_folders": split, "same_name": "separate", **common}
 
 
-def told(root: str, block: dict[str, Any]) -> list[str]:
+def read(root: str, block: dict[str, Any]) -> Dataset:
     """Read what `find` found as the pipeline will, but for the pictures, so that a wrong guess is seen at once.
 
     Args:
@@ -90,7 +98,7 @@ def told(root: str, block: dict[str, Any]) -> list[str]:
         block: What `find` returned.
 
     Returns:
-        Lines: settings, images, classes, labels, splits, and what the pipeline will warn of.
+        The dataset.
 
     Raises:
         SourceError: As the source's `read`; or the images, or those with a label, are too few for three splits.
@@ -98,35 +106,60 @@ def told(root: str, block: dict[str, Any]) -> list[str]:
     name = block["source"]
     source = importlib.import_module(f"pipeline.sources.{name}")
     data = source.read(source.Settings.model_validate({"root": root, "size": SIZE, **block}), Path())
-    table, report = data.table, data.report
-    rows = {split: table.rows(split) for split in SPLITS}
-    counts = ", ".join(f"{len(rows[split])} {split}" for split in SPLITS)
-    if empty := [split for split in SPLITS if not len(rows[split])]:
-        raise SourceError(f"no image in {' and '.join(empty)} ({counts})")
-    if not table.truth[rows["val"]].any():
-        raise SourceError(f"no val image has a label, so nothing can be chosen by val ({counts})")
+    if empty := [split for split in SPLITS if not len(data.table.rows(split))]:
+        raise SourceError(f"no image in {' and '.join(empty)} ({_counts(data.table)})")
+    if not data.table.truth[data.table.rows("val")].any():
+        raise SourceError(f"no val image has a label, so nothing can be chosen by val ({_counts(data.table)})")
+    return data
 
+
+def told(block: dict[str, Any], data: Dataset) -> tuple[list[str], list[str]]:
+    """Tell what was found.
+
+    Args:
+        block: What `find` returned.
+        data: What `read` returned.
+
+    Returns:
+        Lines: settings, images, classes, labels, splits; and what the pipeline will warn of, a line each.
+    """
+    table, report = data.table, data.report
     said = {key: value for key, value in {**block, **block.get("labels", {})}.items() if key in READ and value}
     support, labels = table.truth.sum(axis=0), table.truth.sum(axis=1)
-    classes = layout.some([f"{label} ({count})" for label, count in zip(table.classes, support, strict=True)])
+    classes = complaints.some([f"{label} ({count})" for label, count in zip(table.classes, support, strict=True)])
     bare, absent, drawn = report["without_positive"], report["cells"]["absent"], report["split"]["drawn"]
-    lines = [
-        *([", ".join(f"{key}: {value!r}" for key, value in said.items())] if said else []),
-        f"{len(labels)} images; {len(support)} class{'' if len(support) == 1 else 'es'}: {classes}",
-        f"labels an image: {labels.min()} to {labels.max()}, {labels.mean():.2f} on average"
-        if labels.min() < labels.max()
-        else f"labels an image: {labels[0]}",
-        *([f"images without a label: {bare['count']} ({_first(bare)})"] if bare["count"] else []),
-        *([f"labels known to be absent: {absent}"] if absent and not table.exhaustive else []),
-        f"splits: {counts}" + (f"; drawn: {' and '.join(drawn)}" if drawn else ""),
-    ]
+    lines = [", ".join(f"{key}: {value!r}" for key, value in said.items())] if said else []
+    for what in ("columns", "keys"):
+        if ignored := report.get(f"{what}_not_read"):
+            lines.append(f"{what} not read: {complaints.some(ignored)}")
+    images = complaints.number(len(labels), "image")
+    lines.append(f"{images}; {complaints.number(len(support), 'class', 'classes')}: {classes}")
+    many = f"{labels.min()} to {labels.max()}, {labels.mean():.2f} on average"
+    lines.append(f"labels an image: {many if labels.min() < labels.max() else labels[0]}")
+    if bare["count"]:
+        lines.append(f"images without a label: {bare['count']} ({_first(bare)})")
+    if absent and not table.exhaustive:
+        lines.append(f"labels known to be absent: {absent}")
+    if copies := report.get("same_name", {}).get("of_equal_size"):
+        lie = "lies" if copies == 1 else "lie"
+        lines.append(
+            f"{complaints.number(copies, 'file name')} {lie} in several class folders, with files of equal size; if "
+            "each is one photo: same_name: merge"
+        )
+    lines.append(f"splits: {_counts(table)}" + (f"; drawn: {' and '.join(drawn)}" if drawn else ""))
+    if table.measurable("val") and not table.exhaustive:
+        lines.append("val is labelled in full: epochs and learning rates are chosen by its truth (select: clean)")
+
     warnings = list(report["warnings"])
     for split in SPLITS:
-        if lacks := [table.classes[column] for column in np.flatnonzero(~table.truth[rows[split]].any(axis=0))]:
-            warnings.append(f"{split} has no image of {layout.some(lacks)}")
-    if left := report["pictures_in_no_row"] if block["source"] != "folder" else None:
-        warnings += [f"{left['count']} pictures are in no row: {_first(left)}"] if left["count"] else []
-    return [*lines, *(f"warning: {warning}" for warning in warnings)]
+        counts = table.truth[table.rows(split)].sum(axis=0)
+        if lacks := [label for label, count in zip(table.classes, counts, strict=True) if not count]:
+            warnings.append(f"{split} has no image of {complaints.some(lacks)}")
+    left = report["pictures_in_no_row"]
+    if left["count"] and block["source"] != "folder":
+        are = "is" if left["count"] == 1 else "are"
+        warnings.append(f"{complaints.number(left['count'], 'picture')} {are} in no row: {_first(left)}")
+    return lines, warnings
 
 
 def taken(project: Path, root: str) -> set[str]:
@@ -161,14 +194,14 @@ def taken(project: Path, root: str) -> set[str]:
     return names
 
 
-def write(name: str, root: str, block: dict[str, Any], exhaustive: bool, used: Collection[str] = ()) -> str:
+def write(name: str, root: str, block: dict[str, Any], table: Table, used: Collection[str] = ()) -> str:
     """Write the profile of a dataset.
 
     Args:
         name: Name of the dataset and of its profile.
         root: Folder of its images, as the pipeline will be told.
         block: What `find` returned.
-        exhaustive: Whether the labels of an image are all that apply to it.
+        table: That of `read`, which decides what labels are for and by what is chosen.
         used: Names that it cannot have.
 
     Returns:
@@ -184,9 +217,8 @@ def write(name: str, root: str, block: dict[str, Any], exhaustive: bool, used: C
         )
     if name in used:
         raise ConfigError(f"{name!r} is a name in params.yaml or in a profile; give another by --name")
-    methods = FULL if exhaustive else PARTIAL
-    mean = "[0.5, 0.5, 0.5]"
-    protocol, select = ("seeded", "clean") if exhaustive else ("given", "observed")
+    methods, protocol = (FULL, "seeded") if table.exhaustive else (PARTIAL, "given")
+    mean, select = "[0.5, 0.5, 0.5]", "clean" if table.measurable("val") else "observed"
     lines = [
         f"# Images of {name}, {SIZE} px, the packaged ImageNet weights, linear heads:",
         f"#   make repro PROFILE={name}",
@@ -225,6 +257,15 @@ def write(name: str, root: str, block: dict[str, Any], exhaustive: bool, used: C
     return "\n".join(lines)
 
 
+def _quoted(path: Path) -> str:
+    """Return a path as a shell takes it."""
+    return json.dumps(str(path), ensure_ascii=False)
+
+
+def _counts(table: Table) -> str:
+    return ", ".join(f"{len(table.rows(split))} {split}" for split in SPLITS)
+
+
 def _keys_of(block: Any) -> dict[str, Any]:
     return block if isinstance(block, dict) else {}
 
@@ -251,16 +292,21 @@ def _columns(file: Path, exhaustive: bool) -> dict[str, Any]:
     }
     paths = [name for name in values if any(value.lower().endswith(layout.ENDINGS) for value in values[name])]
     splits = [name for name in values if {""} < {"", *(value.lower() for value in values[name])} <= {"", *WORDS}]
+    splits = splits or [name for name in values if name.lower() in SPLIT]  # the source names the values that are none
     rest = [name for name in values if name not in paths and name not in splits]
     cells = [name for name in rest if values[name] <= tables.VALUES.keys()]
+    called = [name for name in rest if name.lower() in LABELS and name not in cells]
+    rest = called if len(called) == 1 else rest
+    cells = [name for name in cells if name in rest]
     if len(paths) != 1 or len(splits) > 1 or not rest or (len(rest) > 1 and len(cells) < len(rest)):
         found = {"picture files": paths, "train, val and test": splits, "1, 0, -1 and nothing": cells}
         found["something else"] = [name for name in rest if name not in cells]
         raise ConfigError(
             f"{file.name}: expected are one column of picture files, at most one of train, val and test, and one of "
             "label names or one of 1, 0, -1 and nothing for each class. Found: "
-            + "; ".join(f"{what} in {layout.some(names) or 'none'}" for what, names in found.items())
-            + ". Delete the columns that are none of these, or write a profile, which names the columns"
+            + "; ".join(f"{what} in {complaints.some(names) or 'none'}" for what, names in found.items())
+            + ". Call the column of label names labels, or delete the columns that are none of these, or write a "
+            "profile, which names the columns"
         )
     if len(rest) == 1 and not cells:
         names = values[rest[0]]
@@ -291,12 +337,14 @@ def _keys(file: Path) -> dict[str, Any]:
     Raises:
         ConfigError: It is not clear which key holds what.
     """
-    rows = [entry for _, entry in objects.entries(file) if isinstance(entry, dict)]
+    faults = complaints.Faults(file.name)  # the source tells them, with all others
+    rows = [entry for _, entry in objects.entries(file, faults) if isinstance(entry, dict)]
     if not rows:
         raise ConfigError(f"{file.name}: no object in it, such as one with the path of a picture and its labels")
     keys = list(dict.fromkeys(key for row in rows for key in row))
     paths = [key for key in keys if any(str(row.get(key, "")).lower().endswith(layout.ENDINGS) for row in rows)]
     splits = [key for key in keys if key not in paths and all(str(row.get(key, "")).lower() in WORDS for row in rows)]
+    splits = splits or [key for key in keys if key.lower() in SPLIT]
     rest = [key for key in keys if key not in paths and key not in splits]
     lists = [key for key in rest if any(_is_names(row.get(key)) for row in rows)]
     absent = [key for key in lists if key in ("absent", "negatives", "negative")]
@@ -309,7 +357,7 @@ def _keys(file: Path) -> dict[str, Any]:
         raise ConfigError(
             f"{file.name}: expected are one key of picture files, at most one of train, val and test, and one of lists "
             "of label names, or of one name. Found: "
-            + "; ".join(f"{what} under {layout.some(names) or 'none'}" for what, names in found.items())
+            + "; ".join(f"{what} under {complaints.some(names) or 'none'}" for what, names in found.items())
             + ". Delete the keys that are none of these, or write a profile, which names the keys"
         )
     return {

@@ -28,6 +28,12 @@ from pipeline.table import Dataset, SourceError
 
 TINY = 16  # pixels; a side below this is worth a look (placeholders of dead links are 1 x 1)
 EXTREME = 8  # sides; a picture that is more than so many times as long as wide shows little, squeezed to a square
+ODD = {
+    "tiny": f"with a side below {TINY} pixels, as placeholders have",
+    "extreme shape": f"of one side more than {EXTREME} times the other, packed as a square all the same",
+    "ends in plain grey": "ending in plain grey, as files do that were cut short",
+}
+"""Notes that a person must see -> what is said of such pictures."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +62,8 @@ class Packed:
 class _Progress:
     """What is known of the first ``done`` rows; the rest of each array waits.
 
-    ``files`` holds when each row's file was last written, in nanoseconds, and its bytes, as they were before it was
-    read: 0, 0 for a drawn picture, -1 where the row is to be packed again or could not be used.
+    ``files`` holds the state of each row's file (`_file_state`) before it was read: zeros for a drawn picture, -1 where
+    the row is to be packed again or could not be used (its bytes tell: they are never -1 otherwise).
     """
 
     done: int
@@ -87,7 +93,7 @@ class _Progress:
     @classmethod
     def of(cls, found: dict[str, Any] | None, n: int) -> "_Progress":
         """Return what `content` gave, for n rows; nothing done where that is None."""
-        new = cls(0, np.zeros((n, 2), np.int64), np.zeros((n, 16), np.uint8), np.zeros((n, 2), np.int64))
+        new = cls(0, np.zeros((n, 2), np.int64), np.zeros((n, 16), np.uint8), np.zeros((n, 4), np.int64))
         if found:
             new.done, new.notes, new.unusable = found["done"], found["notes"], found["unusable"]
             for name in ("sizes", "digests", "files"):
@@ -110,13 +116,26 @@ def stamp(dataset: Dataset, raw: str) -> list[Any]:
     return [storage.sha256(__file__), storage.sha256(images.__file__), PIL.__version__, raw if drawn else None]
 
 
-def _file_state(picture: np.ndarray | Path) -> tuple[int, int]:
-    """Return when a picture's file was last written, in nanoseconds, and its bytes; 0, 0 without a file."""
+def oddities(height: int, width: int) -> list[str]:
+    """Return what is odd about the size of a picture, in pixels: keys of `ODD`."""
+    short, long = sorted((height, width))
+    return (["tiny"] if short < TINY else []) + (["extreme shape"] if long > EXTREME * short else [])
+
+
+def _file_state(picture: np.ndarray | Path) -> tuple[int, int, int, int]:
+    """Return what changes with a picture's file: time of writing, bytes, inode, time of change; zeros without a file.
+
+    Archives and copies set the first two at will; a rename, a copy or a write changes one of the others. Where inodes
+    are not stable, as on some network disks, pictures are decoded once more for nothing.
+    """
     try:
         status = None if isinstance(picture, np.ndarray) else picture.stat()
     except OSError:
         status = None
-    return (status.st_mtime_ns, status.st_size) if status else (0, 0)
+    if status is None:
+        return 0, 0, 0, 0
+    inode = status.st_ino & (2**63 - 1)  # of 64 bits or more, unsigned
+    return status.st_mtime_ns, status.st_size, inode, status.st_ctime_ns
 
 
 def pack(
@@ -140,8 +159,8 @@ def pack(
         source: Name of the source, kept in the file.
         bad_images: What pictures that cannot be used do: `stop` the run, all of them listed, or `drop` out.
         checkpoint: Resume point for these very pictures and this size (`stamp`). Rows that are packed are not decoded
-            again unless their file has changed, those that could not be used are; the caller discards it once the file
-            is in place.
+            again unless their file has changed, those that could not be used are; a damaged one counts for nothing,
+            which is said. The caller discards it once the file is in place.
         progress: Whether to show a bar where the output is a terminal.
         workers: Decoding threads; by default one per core, at most 8.
 
@@ -156,27 +175,29 @@ def pack(
     """
     partial = checkpoint.folder / "images.h5"
     n = len(dataset.table.paths)
-    state = _Progress.of(checkpoint.load() if partial.exists() else None, n)
+    state = _resumed(checkpoint, partial, n, size)
     changed = state.changed(dataset)
-    if changed and partial.stat().st_nlink > 1:  # it was put in place, where it never changes
-        partial.unlink()
+    if partial.exists() and (not state.done or (changed and partial.stat().st_nlink > 1)):
+        partial.unlink()  # it is of no use, or was put in place, where it never changes
         state = _Progress.of(None, n)
-    again = np.flatnonzero((state.files[: state.done] < 0).any(axis=1)).tolist()
+    again = np.flatnonzero(state.files[: state.done, 1] < 0).tolist()
     open_rows = sorted({*changed, *again, *range(state.done, n)})
     state.forget(open_rows)
-    if changed:  # noted before a pixel changes, so that no earlier state of a file is ever taken for the new one
-        checkpoint.save(state.content(), at_once=True)
     if not partial.exists():
+        checkpoint.forget()  # before there is a file that an earlier note could be taken to be about
         _allocate(partial, n, size, source)
+    elif changed:  # noted before a pixel changes, so that no earlier state of a file is ever taken for the new one
+        checkpoint.save(state.content(), at_once=True)
     pixels = storage.map_hdf5(partial, "pixels", write=True)
     try:
         _fill(dataset, open_rows, pixels, state, checkpoint, progress, workers)
     except KeyboardInterrupt:
-        packed = int((state.files[: state.done] >= 0).all(axis=1).sum())
+        packed = int((state.files[: state.done, 1] >= 0).sum())
         tqdm.write(f"packing was interrupted: {packed} of {n} pictures are packed and kept; start again to go on there")
         raise
     if state.unusable and (bad_images == "stop" or len(state.unusable) == n):
-        raise ImageError("\n".join([f"{len(state.unusable)} of {n} images cannot be used:", *state.unusable.values()]))
+        reasons = [reason for _, reason in sorted(state.unusable.items())]
+        raise ImageError("\n".join([f"{len(reasons)} of {n} images cannot be used:", *reasons]))
     rows = np.array([row for row in range(n) if row not in state.unusable], np.int64)
     whole = partial
     if len(rows) < n:
@@ -201,6 +222,21 @@ def pack(
     )
 
 
+def _resumed(checkpoint: Checkpoint, partial: Path, n: int, size: int) -> _Progress:
+    """Return how far an interrupted run came; where its state or its file is damaged, say so and begin anew."""
+    found = checkpoint.load() if partial.exists() else None
+    try:
+        state = _Progress.of(found, n)
+        shape = storage.map_hdf5(partial, "pixels").shape if state.done else (n, size, size, 3)
+        reason = f"{partial}: pictures of shape {shape}" if shape != (n, size, size, 3) else ""
+    except Exception as error:  # readers raise nearly anything on damaged bytes
+        state, reason = _Progress.of(None, n), str(error) or type(error).__name__
+    if reason:
+        checkpoint.say_damaged(reason)
+        state = _Progress.of(None, n)
+    return state
+
+
 def _fill(
     dataset: Dataset,
     rows: list[int],
@@ -213,7 +249,7 @@ def _fill(
     """Pack these rows, ascending, noting now and then how far it is."""
     paths, size, n = dataset.table.paths, pixels.shape[1], len(pixels)
 
-    def work(row: int) -> tuple[np.ndarray, tuple[int, int], list[str], bytes, tuple[int, int]]:
+    def work(row: int) -> tuple[np.ndarray, tuple[int, int], list[str], bytes, tuple[int, ...]]:
         picture = dataset.image(row)
         file = _file_state(picture)
         if isinstance(picture, np.ndarray):
@@ -224,10 +260,7 @@ def _fill(
         else:
             picture, notes = decode_noting(picture, paths[row])
         height, width = picture.shape[:2]
-        if min(height, width) < TINY:
-            notes.append("tiny")
-        if max(height, width) > EXTREME * min(height, width):
-            notes.append("extreme shape")
+        notes += oddities(height, width)
         small = resize(picture, size)
         return small, (height, width), notes, hashlib.blake2b(small.tobytes(), digest_size=16).digest(), file
 

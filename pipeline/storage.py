@@ -12,10 +12,13 @@ import io
 import json
 import math
 import os
+import platform
 import re
 import shutil
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +26,9 @@ import numpy as np
 
 if TYPE_CHECKING:
     import h5py
+
+
+DAY = 86400  # seconds
 
 
 class StorageError(RuntimeError):
@@ -36,7 +42,7 @@ def _replacing(path: str | Path) -> Iterator[Path]:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     _sweep(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{_host()}-{os.getpid()}.tmp")
     try:
         yield temporary
         with open(temporary, "rb") as handle:
@@ -47,16 +53,47 @@ def _replacing(path: str | Path) -> Iterator[Path]:
 
 
 def _sweep(path: Path) -> None:
-    """Delete temporary files of ``path`` whose writers were killed; those of living processes stay."""
-    form = re.compile(rf"\.+{re.escape(path.name)}(?:\.\d+\.tmp)*\.(\d+)\.tmp")
+    """Delete temporary files of ``path`` whose writers were killed; those of living processes stay.
+
+    Whether a process lives is known of this host's; another's file goes when nobody has written to it for a day.
+    """
+    form = re.compile(rf"\.+{re.escape(path.name)}(?:\.(?:[0-9a-f]{{8}}-)?\d+\.tmp)*\.(?:([0-9a-f]{{8}})-)?(\d+)\.tmp")
     for name in os.listdir(path.parent):
         if left := form.fullmatch(name):
-            try:
-                os.kill(int(left[1]), 0)  # sends nothing
-            except ProcessLookupError:
-                (path.parent / name).unlink(missing_ok=True)
-            except (OSError, OverflowError):  # another user's process, or no number of one
-                pass
+            file = path.parent / name
+            with suppress(OSError, OverflowError):  # gone meanwhile, another user's, or no number of a process
+                if not _alive(int(left[2])) if left[1] == _host() else time.time() - file.stat().st_mtime > DAY:
+                    file.unlink()
+
+
+@cache
+def _host() -> str:
+    """Return 8 hexadecimal digits of this host, since it was started, and this container: process numbers are theirs.
+
+    Where the system tells less, as outside Linux, they are of the host's name.
+    """
+    known = [platform.node()]
+    with suppress(OSError):
+        known.append(Path("/proc/sys/kernel/random/boot_id").read_text())
+    with suppress(OSError):
+        known.append(os.readlink("/proc/self/ns/pid"))
+    return hashlib.sha256("\n".join(known).encode()).hexdigest()[:8]
+
+
+def _alive(process: int) -> bool:
+    """Return whether a process of this host lives.
+
+    Raises:
+        PermissionError: It is another user's, or the system cannot be asked.
+        OverflowError: It is no number of a process.
+    """
+    if os.name == "nt":
+        raise PermissionError("there, the call below ends the process")
+    try:
+        os.kill(process, 0)  # sends nothing
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def place(source: str | Path, path: str | Path) -> None:
@@ -408,5 +445,6 @@ def open_array(path: str | Path, shape: tuple[int, ...], dtype: str) -> np.memma
         with _replacing(path) as temporary, open(temporary, "wb") as file:
             file.truncate(size)
     if path.stat().st_size != size:
-        raise StorageError(f"{path}: {path.stat().st_size} bytes, where {shape} of {dtype} are {size}")
+        found = f"{path.stat().st_size} bytes, where {shape} of {dtype} are {size}"
+        raise StorageError(f"{path}: {found}; `spml scratch --clear` deletes what interrupted runs left")
     return np.memmap(path, dtype, "r+", shape=shape)

@@ -10,7 +10,6 @@ named; ``--remove-leftovers`` deletes them.
 
 import argparse
 import ast
-import importlib
 import re
 import shutil
 import sys
@@ -39,13 +38,20 @@ from pipeline.config import (
     explain,
     load,
 )
+from pipeline.sources import base as sources
 from pipeline.storage import StorageError
 from pipeline.table import SPLITS, Objects, SourceError, Table, read_objects, read_table
 
 RUN_FOLDERS = ("runs", "analyses")
 SETTINGS_MODULES = {"__future__", "collections", "math", "pathlib", "pipeline", "pydantic", "re", "typing"}
 """Top-level modules that a settings schema may draw on: they load fast."""
-OUR_MODULES = {"pipeline.config", "pipeline.layout", "pipeline.own_data", "pipeline.parts.schedules"}
+OUR_MODULES = {
+    "pipeline.complaints",
+    "pipeline.config",
+    "pipeline.layout",
+    "pipeline.own_data",
+    "pipeline.parts.schedules",
+}
 """Of ours, those that it may."""
 CONTINUES = {"finetune": "linear_init", "lac": "end_to_end"}
 """Training stages that start from another stage's network."""
@@ -192,7 +198,7 @@ def data_problems(root: Path, params: Params) -> list[str]:
         key = f"prepare.{dataset}"
         problems += _backbone_problems(root, params, dataset)
         bias = params.settings("simulate", dataset).bias
-        if bias.kind == "table" and not (root / Path(bias.file).expanduser()).is_file():
+        if bias.kind == "table" and not bias.path(root).is_file():
             problems.append(f"simulate.bias.file: no file {bias.file}")
         block = params.settings("prepare", dataset)
         source = block.get("source")
@@ -210,7 +216,16 @@ def data_problems(root: Path, params: Params) -> list[str]:
             problems.append(f"{key}.root: no folder {raw}; name it with `make repro PROFILE=... ROOT=folder`")
         elif isinstance(raw, str) and sound:
             problems += _raw_problems(root, params, dataset)
+        elif sound and bias.kind != "uniform":  # drawn pictures: nothing else can be wrong with their labels
+            problems += _bias_problems(root, params, dataset, *_drawn(root, params, dataset))
     return problems
+
+
+def _drawn(root: Path, params: Params, dataset: str) -> tuple[Table, Objects | None]:
+    """Return the table of a dataset whose source draws its pictures, and its objects."""
+    source, settings = sources.load(params, dataset)
+    data = source.read(settings, root)
+    return data.table, data.objects
 
 
 def _raw_problems(root: Path, params: Params, dataset: str) -> list[str]:
@@ -219,10 +234,8 @@ def _raw_problems(root: Path, params: Params, dataset: str) -> list[str]:
     Returns:
         One line for each problem; no picture is opened.
     """
-    key, block = f"prepare.{dataset}", params.settings("prepare", dataset)
-    name = block["source"]
-    source = importlib.import_module(f"pipeline.sources.{name}")
-    settings = source.Settings.model_validate(block)
+    key = f"prepare.{dataset}"
+    source, settings = sources.load(params, dataset)
     folder = root / "data" / "prepare" / dataset
     try:
         now = source.fingerprint(settings, root)
@@ -250,7 +263,7 @@ def _bias_problems(root: Path, params: Params, dataset: str, table: Table, objec
         One line for each problem.
     """
     settings = params.settings("simulate", dataset)
-    file = root / Path(settings.bias.file).expanduser() if settings.bias.kind == "table" else None
+    file = settings.bias.path(root) if settings.bias.kind == "table" else None
     if file is not None and not file.is_file():
         return []  # told for every source
     try:

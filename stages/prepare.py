@@ -9,11 +9,13 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from pipeline import checkpoint, config, packing, storage
+from pipeline import checkpoint, complaints, config, layout, packing, storage
+from pipeline.images import ImageError
 from pipeline.sources.base import load
 from pipeline.table import SPLITS, Dataset, SourceError, Table, write_table
 from stages import entry
@@ -21,12 +23,6 @@ from stages import entry
 SHOWN = 20  # of many images, this many are named
 FEW = 10  # positives; below this a class's average precision says little
 MANY = 10  # equal pictures are no mere duplicates, but what a server sends for pictures that are gone
-SUSPICIOUS = {
-    "tiny": f"have a side below {packing.TINY} pixels: placeholders?",
-    "extreme shape": f"have a side more than {packing.EXTREME} times the other: squeezed to a square, they show little",
-    "ends in plain grey": "have a plain grey corner where files cut short have it: are they whole?",
-}
-"""Notes of `packing.pack` that a person must see -> what is said of the pictures."""
 
 
 def prepare(root: Path, dataset: str) -> None:
@@ -38,6 +34,7 @@ def prepare(root: Path, dataset: str) -> None:
 
     Raises:
         ConfigError: the settings name no source, or do not suit it.
+        ImageError: pictures cannot be used and stop the run; the message says how to go on.
         SourceError: the raw data is not what the source expects, or a split is empty.
     """
     source, settings = load(config.load(root / "params.yaml"), dataset)
@@ -45,7 +42,7 @@ def prepare(root: Path, dataset: str) -> None:
     raw = source.fingerprint(
         settings, root
     )  # before the lists are read: what changes meanwhile is told by the next check
-    data = source.read(settings, root)
+    data = _read(source, settings, root, dataset)
     _refuse_an_empty_split(dataset, data.table)
     folder = root / "data" / "prepare" / dataset
     same = {**settings.model_dump(exclude={"bad_images"}), "paths": data.table.paths}
@@ -53,24 +50,55 @@ def prepare(root: Path, dataset: str) -> None:
     place = checkpoint.scratch(root) / f"prepare-{dataset}"
     checkpoint.sort_out(place, print_, f"prepare {dataset}")
     with checkpoint.Checkpoint(place / print_) as point:
-        packed = packing.pack(
-            data,
-            settings.size,
-            source=settings.source,
-            bad_images=getattr(settings, "bad_images", "stop"),  # a source that draws its pictures has no bad ones
-            checkpoint=point,
-            workers=_workers(),
-        )
+        try:
+            packed = packing.pack(
+                data,
+                settings.size,
+                source=settings.source,
+                bad_images=getattr(settings, "bad_images", "stop"),  # a source that draws its pictures has no bad ones
+                checkpoint=point,
+                workers=_workers(),
+            )
+        except ImageError as error:
+            some_are_good = len(str(error).splitlines()) <= len(data.table.paths)  # a line each, and one above
+            raise ImageError(f"{error}\n{_remedy(dataset, some_are_good)}") from error
         kept = None if data.objects is None else data.objects.take(packed.rows)
         data = replace(data, table=data.table.take(packed.rows), objects=kept)
         _refuse_an_empty_split(dataset, data.table)
         storage.place(packed.file, folder / "images.h5")
         write_table(folder / "table.h5", data.table, data.objects)
         report = {"dataset": dataset, "source": settings.source, "size": settings.size, "raw_sha256": raw}
-        report |= _report(data, packed)
+        report |= _report(data, packed, isinstance(settings, layout.Cut))
         storage.write_json(folder / "report.json", report)
         storage.write_summary(folder / "summary.md", f"Dataset {dataset}", _summary(report, data.table))
         point.discard()
+
+
+def _read(source: ModuleType, settings: Any, root: Path, dataset: str) -> Dataset:
+    """Read lists and labels.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        SourceError: They are faulty, or pictures are missing; where those alone are, the message says how to go on.
+    """
+    try:
+        return source.read(settings, root)
+    except SourceError as error:
+        if getattr(settings, "bad_images", "drop") == "drop":
+            raise
+        try:
+            source.read(settings.model_copy(update={"bad_images": "drop"}), root)
+        except SourceError:
+            raise error from None
+        raise SourceError(f"{error}\n{_remedy(dataset, some_are_good=True)}") from error
+
+
+def _remedy(dataset: str, some_are_good: bool) -> str:
+    """Return what to do about pictures that cannot be used."""
+    drop = f"leave them out: prepare.{dataset}.bad_images: drop; " if some_are_good else ""
+    return f"{drop}see all: spml check-data {dataset}"
 
 
 def _refuse_an_empty_split(dataset: str, table: Table) -> None:
@@ -97,15 +125,10 @@ def _workers() -> int | None:
     return int(text) if text else None
 
 
-def _report(data: Dataset, packed: packing.Packed) -> dict[str, Any]:
-    """Return what report.json says beside the settings."""
+def _report(data: Dataset, packed: packing.Packed, published: bool) -> dict[str, Any]:
+    """Return what report.json says beside the settings, of data whose labels papers draw or of others."""
     table = data.table
-    splits, warnings = {}, list(data.report.get("warnings", []))
-    if not table.exhaustive:
-        told = "val and test are labelled in full, so their scores are true ones"
-        if not (table.measurable("val") and table.measurable("test")):
-            told = "no score is against the truth; a sample labelled in full, as val and test, would tell"
-        warnings.append(f"the labels are not exhaustive: what is not given is unknown; {told}")
+    splits, warnings = {}, [*data.report.get("warnings", []), *layout.partial(table)]
     support = {}
     for name in SPLITS:
         rows = table.rows(name)
@@ -124,26 +147,27 @@ def _report(data: Dataset, packed: packing.Packed) -> dict[str, Any]:
             warnings.append(
                 f"{name} has no positive of {', '.join(absent)}: their average precision is undefined there"
             )
-        if splits[name]["without_positive"]:
-            warnings.append(f"{name}: {splits[name]['without_positive']} images have no positive label at all")
+        if bare := splits[name]["without_positive"]:
+            warnings.append(f"{name}: {complaints.number(bare, 'image')} without a positive label")
     if packed.unusable:
-        warnings.append(
-            f"{len(packed.unusable)} images are left out, because their files cannot be used; a published draw of"
-            " labels is that of the whole list, so these labels are others"
-        )
+        left = f"{complaints.number(len(packed.unusable), 'image')} left out, since files cannot be used"
+        others = "; a published draw of labels is that of the whole list, so these labels are others"
+        warnings.append(left + others if published else left)
     duplicates = _duplicates(table, packed.duplicates)
     if duplicates["across_splits"]:
-        warnings.append(f"{duplicates['across_splits']} groups of equal pictures lie across splits: test is not unseen")
+        across = complaints.number(duplicates["across_splits"], "group")
+        warnings.append(f"{across} of equal pictures across splits: test is not unseen")
     if duplicates["with_different_labels"]:
-        warnings.append(f"{duplicates['with_different_labels']} groups of equal pictures have different labels")
+        differ = complaints.number(duplicates["with_different_labels"], "group")
+        warnings.append(f"{differ} of equal pictures with different labels")
     many = sorted((group for group in packed.duplicates if len(group) >= MANY), key=len, reverse=True)
     warnings += [
         f"{len(group)} pictures are equal to {table.paths[group[0]]}: a placeholder of pictures that are gone?"
         for group in many[:SHOWN]
     ]
-    warnings += [
-        f"{len(packed.notes[note])} pictures {text}" for note, text in SUSPICIOUS.items() if note in packed.notes
-    ]
+    for note, words in packing.ODD.items():
+        if found := packed.notes.get(note):
+            warnings.append(f"{complaints.number(len(found), 'picture')} {words}")
     return {
         "read": {key: value for key, value in data.report.items() if key != "warnings"},
         "exhaustive": table.exhaustive,

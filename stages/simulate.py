@@ -56,12 +56,14 @@ def simulate(root: Path, dataset: str) -> None:
         draw = label_draws.draw(table, settings, label_draws.bias_weights(root, table, objects, settings))
         everything, negatives = single_positive.label_sets(table.truth, table.scored, draw.observed)
 
+    if not (draw.observed[table.rows("train")] == 1).any():
+        raise SourceError("simulate: no positive is known in the training split: nothing could be learned")
+    report = _settings(root, settings) | _report(table, draw, objects, settings)
     folder = root / "data" / "simulate" / dataset
     with storage.create_hdf5(folder / "observed.h5") as out:
         for name, labels in (("single", draw.observed), ("all", everything), ("negatives", negatives)):
             units = "1 known positive, 0 unknown, -1 known negative"
             storage.put(out, name, labels, axes="image, class", units=units, compress=True)
-    report = _settings(root, settings) | _report(table, draw, objects, settings)
     storage.write_json(folder / "report.json", report)
     storage.write_summary(folder / "summary.md", f"Observed labels of {dataset}", _summary(report))
 
@@ -71,7 +73,7 @@ def _settings(root: Path, settings: config.Simulate) -> dict[str, Any]:
     """Return the settings that counted; null for those that the protocol does not read."""
     drawn, bias = settings.protocol != "given", settings.bias.model_dump()
     if settings.bias.kind == "table":
-        bias["file_sha256"] = storage.sha256(root / settings.bias.file)
+        bias["file_sha256"] = storage.sha256(settings.bias.path(root))
     return {
         "how": _how(settings),
         "protocol": settings.protocol,
@@ -91,7 +93,8 @@ def _report(table: Table, draw: Draw, objects: Objects | None, settings: config.
         table.truth[train], table.scored[train], draw.observed[train], draw.chance[train]
     )
     uniform = draw.uniform[train]
-    distance, by_chance = label_draws.from_uniform(np.array(rates["observed_positive"]), uniform)
+    fixed = settings.positives.kind == "count"
+    distance, by_chance = label_draws.from_uniform(np.array(rates["observed_positive"]), uniform, fixed)
     return {
         "rows": {name: _rows(table, draw.observed, table.rows(name)) for name in SPLITS},
         "classes": [
@@ -161,17 +164,17 @@ def _how(settings: config.Simulate) -> str:
         if positives.value > 1:
             labels += ", or all that it has"
     elif positives.kind == "share":
-        labels = f"some of its positive labels, {100 * positives.value:g} percent of all"
+        labels = f"each of its positive labels or not, {100 * positives.value:g}% of all"
     else:
         labels = "each of its positive labels with the probability that a table gives it"
     how += f": every image keeps {labels}"
     if negatives.value and negatives.kind == "count":
         how += f", and {negatives.value} of its absent ones as known absences"
     elif negatives.value:
-        how += f", and {100 * negatives.value:g} percent of all absent ones as known absences"
+        how += f", and {100 * negatives.value:g}% of all absent ones as known absences"
     how += "; everything else becomes unknown."
     if bias.kind == "uniform":
-        return f"{how} Each positive is as likely as another."
+        return f"{how} The positives of an image are as likely as each other."
     if bias.kind == "table":
         return (
             f"{how} The table is {bias.file}."
@@ -192,7 +195,7 @@ def _summary(report: dict[str, Any]) -> list[str]:
         f"Protocol `{report['protocol']}`. {report['how']}",
         "",
         f"| split | images | labels per image ({'given' if given else 'truth'}) | known positives | known negatives |"
-        " without a positive | without a known one |",
+        " no positive in truth | no known positive |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name, row in report["rows"].items():
@@ -205,7 +208,11 @@ def _summary(report: dict[str, Any]) -> list[str]:
         lines += ["", f"Warning: {empty} images have no positive label. They keep their rows."]
     lost = sum(row["without_known_positive"] for row in report["rows"].values()) - empty
     if lost:
-        lines += ["", f"Warning: {lost} images have lost all their positive labels. They keep their rows."]
+        lines += ["", f"Warning: {lost} images keep none of their positive labels. They keep their rows."]
+    train = [row for row in report["classes"] if row["truth_positive"] and not row["observed_positive"]]
+    if train:
+        names = ", ".join(row["name"] for row in train)
+        lines += ["", f"Warning: no positive is known in the training split of {names}: nothing tells what they are."]
     if given:
         lines += ["", "How many of the unknown labels are positive in truth cannot be measured: nobody labelled them."]
         lines += ["", "| class | positives given | absences given | unknown cells |", "| --- | --- | --- | --- |"]
@@ -231,7 +238,7 @@ def _summary(report: dict[str, Any]) -> list[str]:
         f"Over all classes: expected {_percent(report['expected_false_negative_rate'])}, drawn"
         f" {_percent(report['false_negative_rate'])}.",
         "",
-        "| class | positives | known | of an unbiased draw | known negatives | unknown cells | hidden positives |"
+        "| class | positives | known | expected without bias | known negatives | unknown cells | hidden positives |"
         " expected rate | drawn rate |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
@@ -258,9 +265,9 @@ def _unbiased(report: dict[str, Any]) -> list[str]:
     if found["distance"] is None:
         return ["No positive is known in the training split."]
     lines = [
-        f"{_percent(found['distance'])} % of the known positives would have to be of another class for the class shares"
-        f" that an unbiased draw is expected to have; of an unbiased draw itself about {_percent(found['by_chance'])}"
-        " %, by chance."
+        "The classes' shares among the known positives of the training split differ by"
+        f" {_percent(found['distance'])}% from those expected without bias (the part that would have to be of another"
+        f" class); chance alone makes about {_percent(found['by_chance'])}%."
     ]
     words = {"area": "Size of the largest box, percent of the picture"}
     words |= {"offset": "Distance of the most central box from the centre, percent of the way to a corner"}

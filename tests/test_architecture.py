@@ -12,7 +12,8 @@ from pipeline.methods import base
 
 ORDER = """
     storage config seeds batch cells metrics single_positive
-    table parts.* json_lists
+    table parts.* json_lists profiles
+    complaints
     layout
     label_draws
     own_data

@@ -166,6 +166,8 @@ def test_faults_of_lists_and_of_pictures_are_told_in_one_run(project, source):
     files["a2"].unlink()
     report = checked()
     assert report["images"] == 0 and report["statistics"] == []
+    left = "  counts and equal pictures were not checked, since the lists cannot be read"
+    assert list(check_data.told(report, strict=False))[-4:-1] == ["Not checked", left, ""]
     told = [words, "a0.jpg: empty file", "b1.jpg: ", "a2"]
     assert len(report["faults"]) == len(told)
     for part in told:
@@ -187,6 +189,9 @@ def test_faults_are_told_one_by_one_however_many(project):
         file.write_bytes(b"no picture")
     report = checked()
     assert len(report["faults"]) == 37 and report["notes"] == {}
+    lines = list(check_data.told(report, strict=False))
+    assert lines[0] == "pets: source csv, 37 images, 2 classes"
+    assert "  counts and equal pictures were not checked, since no picture can be used" in lines
 
 
 def test_a_split_that_serves_for_nothing_is_a_fault(project):
@@ -289,7 +294,7 @@ def test_odd_pictures_and_those_that_no_row_has_are_told(project):
     assert report["notes"] == {"extreme shape": ["a1.jpg"], "greyscale": ["a3.jpg"], "tiny": ["a0.jpg"]}
     assert report["in_no_row"] == ["more/spare.png"]
     assert report["warnings"] == [
-        "1 pictures of endings that are not read were left out: more/photo.HEIC",
+        "1 picture of endings that are not read was left out: more/photo.HEIC",
         "1 picture with a side below 16 pixels, as placeholders have: a0.jpg",
         "1 picture of one side more than 8 times the other, packed as a square all the same: a1.jpg",
     ]
@@ -318,6 +323,78 @@ def test_of_drawn_scenes_nothing_is_published(project):
     assert "  nothing is published on this dataset to compare with" in check_data.told(report, strict=False)
 
 
+def test_labels_that_are_not_exhaustive_are_told_as_prepare_tells_them(project):
+    labels = {"kind": "columns", "zero": "unknown", "minus_one": "absent", "empty": "unknown"}
+    project("csv", exhaustive=False, labels=labels)
+    assert checked()["warnings"] == [
+        "the labels are not exhaustive: what is not given is unknown; no score is against the truth; a sample labelled "
+        "in full, as val and test, would tell"
+    ]
+    rows = ["a0.jpg,train,1,0", "a1.jpg,train,1,0", "a2.jpg,val,-1,1", "a3.jpg,val,1,-1"]
+    rows += ["b0.jpg,test,1,-1", "b1.jpg,test,-1,1", "b2.jpg,test,1,1"]
+    write(Path("raw/labels.csv"), "\n".join(["image,split,cat,dog", *rows]))
+    (warning,) = [line for line in checked()["warnings"] if "exhaustive" in line]
+    assert warning.endswith("; val and test are labelled in full, so their scores are true ones")
+
+
+# ---------------------------------------------------------------------------------------------- profiles
+def profile(name: str, params: dict, **changes) -> None:
+    """Write a profile that runs one dataset `pets` of a source, over a default of the repository's params.yaml."""
+    write(Path("profiles/default.yaml"), json.dumps(params))
+    content = {"grid": {"datasets": ["pets"]}, "prepare": {"pets": BLOCKS["csv"] | {"root": "raw"} | changes}}
+    write(Path(f"profiles/{name}.yaml"), json.dumps(content | {"backbone": {"pets": params["backbone"]["digits"]}}))
+
+
+@pytest.mark.parametrize("name", ["pets", "animals"])
+def test_a_profile_need_not_be_applied(project, params, capsys, name):
+    files = project("csv")
+    profile(name, params)
+    once = checked()
+    Path("params.yaml").write_text(json.dumps(params))
+    before = {path: path.read_bytes() for path in Path(".").rglob("*") if path.is_file()}
+    report = check_data.check(Path("."), name, progress=False)
+    assert report == once | {"settings": f"profiles/{name}.yaml"} and report["images"] == 7
+    assert cli.main(["check-data", name]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"pets: source csv in raw, 7 images, 2 classes; settings: profiles/{name}.yaml\n")
+    # a folder that is named at the prompt
+    profile(name, params, root="ROOT")
+    assert cli.main(["check-data", name]) == 1
+    words = f"profiles/{name}.yaml: prepare.pets.root: ROOT is not a folder; name that of the raw data: "
+    assert capsys.readouterr().err == f"error: {words}spml check-data {name} --root FOLDER\n"
+    files["a0"].write_bytes(b"")
+    assert cli.main(["check-data", name, "--root", "raw"]) == 1
+    assert "a0.jpg: empty file" in capsys.readouterr().out
+    files["a0"].write_bytes(encoded(pixels(0), "JPEG"))
+    profile(name, params)
+    assert {path: path.read_bytes() for path in Path(".").rglob("*") if path.is_file()} == before
+
+
+def test_params_come_before_a_profile_and_a_root_before_both(project, params):
+    project("csv", root="elsewhere")
+    profile("pets", params)
+    (fault,) = checked()["faults"]
+    assert "no folder" in fault and "elsewhere" in fault
+    report = check_data.check(Path("."), "pets", "raw", progress=False)
+    assert report["faults"] == [] and report["settings"] == "params.yaml"
+    with pytest.raises(ConfigError, match=r"prepare\.digits\.root: Extra"):
+        check_data.check(Path("."), "digits", "raw", progress=False)
+
+
+def test_a_name_that_nothing_has_is_told_with_those_there_are(project, params):
+    project("csv")
+    profile("animals", params)
+    with pytest.raises(
+        ConfigError, match=r"^no dataset 'pet': params.yaml has digits, pets, and profiles are default, ani"
+    ):
+        check_data.check(Path("."), "pet", progress=False)
+    content = {"grid": {"datasets": ["cats", "dogs"]}, "prepare": {name: BLOCKS["csv"] for name in ("cats", "dogs")}}
+    content["backbone"] = {name: params["backbone"]["digits"] for name in ("cats", "dogs")}
+    write(Path("profiles/both.yaml"), json.dumps(content))
+    with pytest.raises(ConfigError, match="both.yaml runs cats, dogs: python -m stages.profile both, then check one"):
+        check_data.check(Path("."), "both", progress=False)
+
+
 # ---------------------------------------------------------------------------------------------- command line
 def test_the_exit_status_says_whether_the_data_are_clean(project, capsys):
     files = project("csv")
@@ -334,6 +411,6 @@ def test_the_exit_status_says_whether_the_data_are_clean(project, capsys):
     assert "a2.jpg: empty file" in out and err == ""
     assert json.loads(Path("found/report.json").read_text()) == checked() | {"clean": False}
     assert cli.main(["check-data", "gone"]) == 1
-    assert "error: prepare: neither" in capsys.readouterr().err
+    assert "error: no dataset 'gone': params.yaml has digits, pets, and profiles are none\n" == capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         cli.main(["check-data"])

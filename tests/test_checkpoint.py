@@ -76,10 +76,36 @@ def test_success_removes_every_trace(clock: list[float], point: Checkpoint) -> N
     assert not point.path.parent.exists()
 
 
-def test_a_damaged_file_is_named(clock: list[float], point: Checkpoint) -> None:
-    (point.path / "state.pt").write_bytes(b"PK\x03\x04 cut")
-    with pytest.raises(StorageError, match="run/state.pt"):
-        point.load()
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut", b"<html>" * 99])
+def test_a_damaged_file_is_said_and_the_run_starts_anew(
+    clock: list[float], point: Checkpoint, capsys: pytest.CaptureFixture[str], content: bytes
+) -> None:
+    (point.path / "state.pt").write_bytes(content)
+    assert point.load() is None
+    (line,) = capsys.readouterr().out.splitlines()
+    words = f"the resume point in {point.path} is damaged, so the run starts anew ({point.path / 'state.pt'}: not a "
+    assert line.startswith(words)
+    assert (point.path / "state.pt").read_bytes() == content  # until the first epoch's is written over it
+    point.save({"step": 1}, at_once=True)
+    assert point.load() == {"step": 1}
+
+
+def test_a_file_that_the_disk_does_not_give_stops_the_run_and_names_the_remedy(
+    point: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be sound, and be there tomorrow: hours of work are not begun anew for that."""
+    point.save({"step": 1}, at_once=True)
+
+    def refuse(*_: Any) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", refuse)
+        with pytest.raises(
+            StorageError, match=r"state\.pt: cannot be read \(.*Input/output error.*spml scratch --clear"
+        ):
+            point.load()
+    assert point.load() == {"step": 1}
 
 
 def test_it_is_written_at_once_where_that_is_asked_for(clock: list[float], point: Checkpoint) -> None:

@@ -153,6 +153,9 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("simulate.default.negatives", {"kind": "table"}, "simulate.default.negatives: .*'count', 'share'"),
     ("simulate.default.bias", {"kind": "size"}, "simulate.default.bias.size.power: Field required"),
     ("simulate.default.bias", {"kind": "size", "power": float("inf")}, "bias.size.power.*finite"),
+    ("simulate.default.bias", {"kind": "size", "power": 21.0}, "bias.size.power: .*less than or equal to 20"),
+    ("simulate.default.positives", {"kind": "count", "value": 0}, "^simulate.default.positives: none would stay known"),
+    ("simulate.default.positives", {"kind": "share", "value": 0.0}, "^simulate.default.positives: none would stay"),
     ("simulate.default.bias", {"kind": "colour"}, "simulate.default.bias: .*'kind'"),
     *(
         ("simulate.default", SIMULATE | {"protocol": protocol} | change, f"simulate.default.protocol: .*{words}")

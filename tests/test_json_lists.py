@@ -46,6 +46,16 @@ def test_what_is_no_json_is_told_with_its_place(text, words, chunk):
         lists(text, chunk)
 
 
+@pytest.mark.parametrize("chunk", [1 << 12, 1 << 22])
+@pytest.mark.parametrize("before", ['{"a": [1, ', '{"b": {"c": 1}, "a": ', '{"images": [{}, {}], "a": '])
+@pytest.mark.parametrize("deep, whole", [("[", "]"), ('{"x":', "}")])
+def test_what_is_nested_too_deep_is_told_with_its_place(before, deep, whole, chunk):
+    before += " " * 10_000
+    at = len(before) + (deep == "[" and not before.startswith('{"a": ['))  # the first of these brackets is the list's
+    with pytest.raises(ValueError, match=f"too deep to be read, at character {at}$"):
+        lists(before + deep * 100_000 + "1" + whole * 100_000, chunk)
+
+
 def test_damage_is_told_before_the_rest_is_read():
     class Counting(io.StringIO):
         read_so_far = 0

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from pipeline import layout
+from pipeline import complaints, layout
 from pipeline.single_positive import split_rows
 from pipeline.table import SourceError
 
@@ -78,10 +78,10 @@ def test_text_that_cannot_be_read_is_named(tmp_path):
 
 def test_of_many_names_twenty_are_shown():
     names = [f"n{number}" for number in range(23)]
-    assert layout.some(names[:20]) == ", ".join(names[:20])
-    assert layout.some(names) == ", ".join(names[:20]) + " and 3 more"
-    assert layout.counted(names) == {"count": 23, "first": names[:20]}
-    assert layout.counted([]) == {"count": 0, "first": []}
+    assert complaints.some(names[:20]) == ", ".join(names[:20])
+    assert complaints.some(names) == ", ".join(names[:20]) + " and 3 more"
+    assert complaints.counted(names) == {"count": 23, "first": names[:20]}
+    assert complaints.counted([]) == {"count": 0, "first": []}
 
 
 # ---------------------------------------------------------------------------------------------- pictures
@@ -114,10 +114,10 @@ def test_names_meet_in_nfc_and_then_without_case():
 @pytest.mark.parametrize(
     "wanted, found, words",
     [
-        (["d/B.JPG"], ["d/b.jpg", "d/B.jpg"], r"here: 1 images have several files: d/B\.jpg = d/b\.jpg$"),
-        ([COMPOSED], [COMPOSED, APART], "here: 1 images have several files: "),
-        (["a.jpg", "A.jpg"], ["a.jpg"], r"here: 1 files stand for several images: a\.jpg for a\.jpg and A\.jpg$"),
-        (["a.jpg", "b.jpg"], ["b.jpg"], r"here: 1 of 2 images have no file: a\.jpg$"),
+        (["d/B.JPG"], ["d/b.jpg", "d/B.jpg"], r"here: images have several files: d/B\.jpg = d/b\.jpg$"),
+        ([COMPOSED], [COMPOSED, APART], "here: images have several files: "),
+        (["a.jpg", "A.jpg"], ["a.jpg"], r"here: files stand for several images: a\.jpg for a\.jpg and A\.jpg$"),
+        (["a.jpg", "b.jpg"], ["b.jpg"], r"here: images have no file: a\.jpg$"),
         (["b.png"], ["b.jpg"], r"here: 1 of 1 images have no file: b\.png; the folder holds b\.jpg$"),
         (["b.png"], [], r"here: 1 of 1 images have no file: b\.png; the folder holds no picture$"),
     ],

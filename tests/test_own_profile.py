@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from pipeline import cli, config, own_profile
 from pipeline.config import ConfigError
-from pipeline.table import SourceError
+from pipeline.table import SourceError, Table
 from stages import check, profile
 from tests import copies
 
@@ -157,6 +157,19 @@ COLUMNS = {"kind": "columns", "minus_one": "absent"}
             False,
             {"path_column": "f", "labels": {"kind": "names", "column": "k", "separator": ";"}},
         ),
+        # a column called as labels are is the one, whatever others there are
+        (
+            lambda folder: table(
+                folder,
+                "id,path,Labels,photographer,checked,split",
+                *(f"{i},{name},cat,me,{i % 2},{('train', 'dev', 'test')[i % 3]}" for i, name in enumerate(NAMES)),
+            ),
+            False,
+            {
+                **{"path_column": "path", "split_column": "split"},
+                "labels": {"kind": "names", "column": "Labels", "separator": ";"},
+            },
+        ),
         # a row's split may be blank; hidden files are none
         (
             lambda folder: table(
@@ -177,25 +190,31 @@ def test_what_lies_in_the_folder_decides_the_source(tmp_path: Path, make: Any, e
 @pytest.mark.parametrize(
     "make, exhaustive, words",
     [
-        (lambda folder: folder / "no", False, "no: no such folder"),
+        (lambda folder: folder / "no", False, "no: no such folder or file"),
+        (
+            lambda folder: table(folder, "cat", name="x.txt") / "x.txt",
+            False,
+            r"x.txt: not a file of labels \(.csv, .tsv",
+        ),
         (lambda folder: folder, False, "holds no picture"),
         (lambda folder: pictures(folder, NAMES), False, "12 pictures, but neither class folders nor"),
+        (lambda folder: pictures(folder, ["1.jpg"]), False, "1 picture, but neither class folders nor"),
         (classes, True, "one label an image, which is not exhaustive"),
         (
             lambda folder: table(listed(folder), "a,b", name="b.csv"),
             False,
-            "which of b.csv, labels.csv holds the labels",
+            'which of b.csv, labels.csv holds the labels. name it: spml init ".*/b.csv"$',
         ),
         (
             lambda folder: table(folder, "file,a,b,c", "0.jpg,x,1,test"),
             False,
-            "labels.csv: expected .* files in file; train, .* in c; 1, 0, .* in b; something else in a. Delete",
+            "labels.csv: expected .* files in file; train, .* in c; 1, 0, .* in b; something else in a. Call",
         ),
         (lambda folder: table(folder, "file", "0.jpg"), False, "labels.csv: expected are one column"),
         (lambda folder: table(folder, "file|k", "0.jpg|cat"), False, r"files in none; .* something else in file\|k"),
         (lambda folder: table(folder, "f,k"), False, "labels.csv: no image in it"),
         (lambda folder: table(folder, *(f"{name},cat" for name in NAMES)), False, "first line must .* holds 0.jpg"),
-        (lambda folder: table(folder, "{", name="a.json"), False, "a.json: line 1: not JSON"),
+        (lambda folder: table(folder, "{", name="a.json"), False, "a.json: not JSON, as a list or by line: line 1: "),
         (lambda folder: table(folder, '["a"]', name="a.json"), False, "a.json: no object in it"),
         (
             lambda folder: table(folder, '[{"a": 1, "b": "x", "c": "test"}]', name="a.json"),
@@ -212,9 +231,17 @@ def test_what_is_not_understood_is_said(tmp_path: Path, make: Any, exhaustive: b
         own_profile.find(make(tmp_path), exhaustive)
 
 
+def found_in(folder: Path, exhaustive: bool = False) -> tuple[dict[str, Any], Table]:
+    """What is found in a folder, and the table that is read of it."""
+    block = own_profile.find(folder, exhaustive)
+    return block, own_profile.read(str(folder), block).table
+
+
 # ---------------------------------------------------------------------------------------------- what is told of it
-def told(folder: Path, exhaustive: bool = False) -> list[str]:
-    return own_profile.told(str(folder), own_profile.find(folder, exhaustive))
+def told(place: Path, exhaustive: bool = False) -> list[str]:
+    block = own_profile.find(place, exhaustive)
+    lines, warnings = own_profile.told(block, own_profile.read(str(place.parent if place.is_file() else place), block))
+    return [*lines, *(f"warning: {warning}" for warning in warnings)]
 
 
 def test_images_classes_labels_and_splits_are_told(tmp_path: Path) -> None:
@@ -237,10 +264,11 @@ def test_the_source_warns_before_anything_is_written(tmp_path: Path) -> None:
     assert told(tmp_path) == [
         "15 images; 3 classes: 7 (3), cat (6), dog (6)",
         "labels an image: 1",
+        "3 file names lie in several class folders, with files of equal size; if each is one photo: same_name: merge",
         "splits: 9 train, 3 val, 3 test; drawn: val and test",
         "warning: classes are called 7: if these numbers stand for names, write the names",
-        "warning: 1 pictures of endings that are not read were left out: b.heic",
-        "warning: 1 pictures lie in no class's folder and were left out: a.jpg",
+        "warning: 1 picture of endings that are not read was left out: b.heic",
+        "warning: 1 picture lies in no class's folder and was left out: a.jpg",
     ]
 
 
@@ -252,8 +280,100 @@ def test_labels_known_to_be_absent_and_pictures_in_no_row_are_counted(tmp_path: 
         "labels an image: 1",
         "labels known to be absent: 6",
     ]
-    assert lines[-1] == "warning: 1 pictures are in no row: new.jpg"
+    assert lines[-1] == "warning: 1 picture is in no row: new.jpg"
     assert not [line for line in told(tmp_path, exhaustive=True) if "absent:" in line]
+
+
+def test_words_for_splits_are_those_in_use(tmp_path: Path) -> None:
+    words = ["Training", "dev", "testing", "TRAIN", "valid", "Test"]
+    rows = [f"{name},{('a', 'b')[i // 3 % 2]},{words[i % 6]}" for i, name in enumerate(NAMES)]
+    assert "splits: 4 train, 4 val, 4 test" in told(table(tmp_path, "f,k,part", *rows))
+
+
+def test_columns_that_are_not_read_are_told(tmp_path: Path) -> None:
+    rows = [f"{i},{name},{('cat', 'dog')[i % 2]},me" for i, name in enumerate(NAMES)]
+    lines = told(table(tmp_path, "id,path,tags,photographer", *rows))
+    assert lines[1] == "columns not read: id, photographer"
+    lines = told(entries(tmp_path / "more", lambda i: {"tags": ["cat"], "by": "me", "id": i}))
+    assert lines[1] == "keys not read: by, id"
+
+
+def test_a_file_is_told_from_others_beside_it(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    project = Path(shutil.copytree(original, tmp_path / "project"))
+    folder = listed(table(tmp_path / "two lists", "f,k", *(f"{name},fox" for name in NAMES), name="b.csv"))
+    monkeypatch.chdir(project)
+    assert cli.main(["init", str(folder)]) == 1
+    assert "which of b.csv, labels.csv" in capsys.readouterr().err
+    assert cli.main(["init", str(folder / "b.csv")]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("profiles/two_lists.yaml: source csv") and "fox (12)" in said
+    written = YAML(typ="safe", pure=True).load(Path("profiles/two_lists.yaml").read_text())
+    assert written["prepare"]["two_lists"]["root"] == str(folder)
+    assert written["prepare"]["two_lists"]["file"] == "b.csv"
+    assert cli.main(["init", str(folder / "labels.csv"), "--name", "second"]) == 0
+    assert "cat (6), dog (12)" in capsys.readouterr().out
+
+
+def measured(folder: Path, test: str) -> Path:
+    """A table of ticks in train, and of all that applies in val."""
+    cells = {"train": ["1;", ";1"], "val": ["1;0", "0;1"], "test": [test]}
+    parts = ["train", "val", "test"]
+    rows = [
+        f"{name};{cells[parts[i % 3]][i // 3 % len(cells[parts[i % 3]])]};{parts[i % 3]}"
+        for i, name in enumerate(NAMES)
+    ]
+    return table(folder, "image;cat;dog;part", *rows)
+
+
+def test_val_that_is_labelled_in_full_chooses_by_its_truth(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    project = Path(shutil.copytree(original, tmp_path / "project"))
+    monkeypatch.chdir(project)
+    sentence = "val is labelled in full: epochs and learning rates are chosen by its truth (select: clean)"
+    assert cli.main(["init", str(measured(tmp_path / "mine", test="1;"))]) == 0
+    assert sentence in capsys.readouterr().out.splitlines()
+    profile.apply(project, "mine")
+    params = config.load(project / "params.yaml")
+    assert params.settings("linear_init", "mine").select == "clean"
+    assert params.settings("simulate", "mine").protocol == "given" and "full" not in params.grid.linear_init
+    assert check.check(project) == ([], [])
+    for make in (listed, lambda folder: measured(folder, test="1;0")):
+        lines = told(make(tmp_path / make.__name__))
+        assert (sentence in lines) == (make is not listed)
+    block, labels = found_in(listed(tmp_path / "ticks"))
+    assert "select: observed" in own_profile.write("ticks", "/a", block, labels)
+    block, labels = found_in(listed(tmp_path / "all"), exhaustive=True)
+    assert "select: clean" in own_profile.write("all", "/a", block, labels)
+
+
+def test_exhaustive_labels_with_gaps_are_doubted(tmp_path: Path) -> None:
+    words = "warning: exhaustive, but 6 of 24 cells are neither present nor absent: give 0 for absent, or set "
+    assert words + "exhaustive: false" in told(ticked(tmp_path, "1;0", ";1"), exhaustive=True)
+    assert not [line for line in told(tmp_path) if "neither" in line]
+    assert not [line for line in told(ticked(tmp_path, "1;0", "0;1"), exhaustive=True) if "neither" in line]
+
+
+def test_names_of_classes_that_may_be_one_are_doubted(tmp_path: Path) -> None:
+    tags = ["dog", "dog", "dgo", "Cat", "cat", "cat", "cat", "person", "person", "person", "persons", "bird"]
+    lines = told(table(tmp_path, "f,k", *(f"{name},{tag}" for name, tag in zip(NAMES, tags, strict=True))))
+    assert "warning: classes differ only in case: Cat, cat - one class? write one of them" in lines
+    assert "warning: persons (1 image): a misspelling of person?" in lines  # two of dog are too few to tell by
+    tags[3], tags[11] = "dog", "dgo"
+    lines = told(table(tmp_path, "f,k", *(f"{name},{tag}" for name, tag in zip(NAMES, tags, strict=True))))
+    assert "warning: dgo (2 images): a misspelling of dog?, persons (1 image): a misspelling of person?" in lines
+
+
+def test_the_same_name_in_several_folders_is_told_where_it_may_be_one_photo(tmp_path: Path) -> None:
+    pictures(
+        tmp_path, ["cat/a.jpg", "dog/a.jpg", *(f"{kind}/{kind}{i}.jpg" for kind in ("cat", "dog") for i in range(4))]
+    )
+    line = "1 file name lies in several class folders, with files of equal size; if each is one photo: same_name: merge"
+    assert line in told(tmp_path)
+    (tmp_path / "dog/a.jpg").write_bytes(b"another picture")
+    assert not [line for line in told(tmp_path) if "several" in line]
 
 
 def test_of_many_classes_twenty_are_named(tmp_path: Path) -> None:
@@ -287,6 +407,26 @@ def test_of_many_classes_twenty_are_named(tmp_path: Path) -> None:
             ),
             "no val image has a label",
         ),
+        # a column of splits is one although a word in it is none; so is a key
+        (
+            lambda folder: table(
+                folder, "f,split,k", *(f"{n},{('train', 'holdout')[i % 2]},a" for i, n in enumerate(NAMES))
+            ),
+            "6 values are none of train, val and test: line 3, column split: 'holdout', line 5, ",
+        ),
+        (
+            lambda folder: entries(folder, lambda i: {"tags": ["a"], "Split": ("train", "holdout")[i // 11]}),
+            "values are none of train, val and test: entry 12, key Split: 'holdout'$",
+        ),
+        # pictures that lie in subfolders, or higher up
+        (
+            lambda folder: table(pictures(folder, ["cat/x.jpg"]), "f,k", *(f"{n},cat" for n in (*NAMES, "x.jpg"))),
+            r"no picture file \(the pictures lie in subfolders: write cat/x.jpg for x.jpg\): line 14 'x.jpg'$",
+        ),
+        (
+            lambda folder: table(folder, "f,k", *(f"photos/{n},cat" for n in NAMES)),
+            "12 of 12 images have no file: .*; the pictures lie higher up: write 0.jpg for photos/0.jpg$",
+        ),
     ],
 )
 def test_what_the_pipeline_would_refuse_is_refused(tmp_path: Path, make: Any, words: str) -> None:
@@ -318,8 +458,10 @@ def test_the_preflight_takes_the_profile_as_it_is(
     monkeypatch.chdir(project)
     assert cli.main(["init", str(folder), *words]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[-1] == "next: make repro PROFILE=my_photos_2026"
     assert said[1:-1] == told(folder, bool(words))
+    warned = sum(line.startswith("warning: ") for line in said)
+    heed = ("", "look at the warning above, then: ")[warned] if warned < 2 else "look at the warnings above, then: "
+    assert said[-1] == f"next: {heed}make repro PROFILE=my_photos_2026"
     profile.apply(project, "my_photos_2026")
     assert check.check(project) == ([], [])
     params = config.load(project / "params.yaml")
@@ -353,12 +495,12 @@ def test_names_in_use_are_those_of_datasets_and_of_blocks(original: Path, tmp_pa
 
 
 def test_a_name_that_is_none_or_in_use_is_refused(tmp_path: Path) -> None:
-    block = own_profile.find(classes(tmp_path), exhaustive=False)
+    block, labels = found_in(classes(tmp_path))
     for name in ("2nd", "null", "no", "a-b", "", "Cat"):
         with pytest.raises(ConfigError, match=f"^'{name}' is no name for a dataset"):
-            own_profile.write(name, "/a", block, exhaustive=False)
+            own_profile.write(name, "/a", block, labels)
     with pytest.raises(ConfigError, match="'pets' is a name in params.yaml or in a profile; give another by --name"):
-        own_profile.write("pets", "/a", block, exhaustive=False, used={"pets"})
+        own_profile.write("pets", "/a", block, labels, used={"pets"})
 
 
 def test_faults_of_the_labels_leave_no_profile(
@@ -378,7 +520,7 @@ def test_faults_of_the_labels_leave_no_profile(
 
 
 def test_the_text_is_yaml_whatever_the_folder_is_called(tmp_path: Path) -> None:
-    block = own_profile.find(classes(tmp_path), exhaustive=False)
+    block, labels = found_in(classes(tmp_path))
     for root in ("/a b", "C: # é", '"', "- x", "{}"):
-        text = own_profile.write("mine", root, block, exhaustive=False)
+        text = own_profile.write("mine", root, block, labels)
         assert YAML(typ="safe", pure=True).load(text)["prepare"]["mine"]["root"] == root

@@ -2,11 +2,13 @@ import errno
 import io
 import os
 import pickle
+import shutil
 import signal
 import threading
 import time
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import h5py
@@ -387,6 +389,177 @@ def test_a_file_in_place_never_changes(tmp_path, monkeypatch):
     assert shades(target) == [0, 10, 20]
     pack(dataset(files), 4, tmp_path / "again.h5")
     assert shades(target) == [0, 10, 20] and shades(tmp_path / "again.h5") == [0, 200, 20]
+
+
+def swap(files: list[Path], spare: Path) -> None:
+    files[0].rename(spare)
+    files[1].rename(files[0])
+    spare.rename(files[1])
+
+
+def exchange(files: list[Path], spare: Path) -> None:
+    """Write each other's content into two files, in place."""
+    first, second = (file.read_bytes() for file in files[:2])
+    files[0].write_bytes(second)
+    files[1].write_bytes(first)
+
+
+def copy_over(files: list[Path], spare: Path) -> None:
+    """Put new files in two places, as `cp -p` and a rename do."""
+    exchange(files, spare)
+    for file in files[:2]:
+        shutil.copy2(file, spare)
+        spare.rename(file)
+
+
+@pytest.mark.parametrize("change", [swap, exchange, copy_over])
+def test_files_of_equal_times_and_sizes_are_told_apart(tmp_path, decoded, change):
+    """As archives leave them, which set the times that they hold; the run stopped at a picture that was then mended."""
+    files = grey_files(tmp_path, 4)
+
+    def set_times() -> None:
+        for file in files:
+            os.utime(file, ns=(10**18, 10**18))
+
+    files[3].write_bytes(b"")
+    set_times()
+    with pytest.raises(ImageError, match="1 of 4"):
+        pack(dataset(files), 4, tmp_path / "images.h5")
+    del decoded[:]
+    change(files, tmp_path / "spare")
+    files[3].write_bytes(grey(30))
+    if change is not swap:
+        for file in (*files[:2], files[3]):
+            os.utime(file, ns=(10**18, 10**18))
+    assert len({(file.stat().st_mtime_ns, file.stat().st_size) for file in files[:3]}) == 1
+    pack(dataset(files), 4, tmp_path / "images.h5", workers=1)
+    assert shades(tmp_path / "images.h5") == [10, 0, 20, 30] and decoded == ["0.jpg", "1.jpg", "3.jpg"]
+
+
+def test_a_swap_is_told_where_a_rename_leaves_the_time_of_change(tmp_path, monkeypatch):
+    """POSIX lets a disk do so."""
+    files, stat = grey_files(tmp_path, 2), Path.stat
+
+    def timeless(path: Path) -> SimpleNamespace:
+        return SimpleNamespace(st_size=stat(path).st_size, st_ino=stat(path).st_ino, st_mtime_ns=1, st_ctime_ns=1)
+
+    monkeypatch.setattr(Path, "stat", timeless)
+    before = list(map(packing._file_state, files))
+    swap(files, tmp_path / "spare")
+    assert list(map(packing._file_state, files)) == before[::-1] and before[0] != before[1]
+
+
+@pytest.mark.parametrize("inode", [0, 2**63 + 5, 2**64 - 1])
+@pytest.mark.parametrize("time_ns", [0, -(10**18), 10**18])
+def test_any_inode_and_any_time_tell_a_file(tmp_path, decoded, monkeypatch, inode, time_ns):
+    """Some disks number files by 64 bits, or by none; archives hold times before 1970."""
+    files, stat = grey_files(tmp_path, 3), Path.stat
+    for file in files:
+        os.utime(file, ns=(time_ns, time_ns))
+
+    def numbered(path: Path, **options: Any) -> os.stat_result:
+        found = stat(path, **options)
+        if path.suffix != ".bmp":
+            return found
+        times = {name: getattr(found, name) for name in ("st_mtime_ns", "st_ctime_ns", "st_size")}
+        return SimpleNamespace(**times, st_ino=inode)  # type: ignore[return-value]
+
+    monkeypatch.setattr(Path, "stat", numbered)
+    files[2].write_bytes(b"")
+    for _ in range(2):
+        with pytest.raises(ImageError, match="1 of 3"):
+            pack(dataset(files), 4, tmp_path / "images.h5", workers=1)
+    assert decoded == ["0.jpg", "1.jpg", "2.jpg", "2.jpg"]
+
+
+def test_bad_pictures_are_listed_in_row_order_after_a_resume(tmp_path):
+    files = grey_files(tmp_path, 12)
+    for rows in ([10], [10, 3, 7]):
+        for row in rows:
+            files[row].write_bytes(b"")
+        with pytest.raises(ImageError) as caught:
+            pack(dataset(files), 4, tmp_path / "images.h5", workers=1)
+        assert str(caught.value).split("\n")[1:] == [f"{row}.jpg: empty file" for row in sorted(rows)]
+
+
+def other_shape(path: Path) -> None:
+    storage.allocate_hdf5(path, "pixels", (3, 5, 5, 3), axes="", units="")
+
+
+def no_array(path: Path) -> None:
+    with create_hdf5(path) as file:
+        file["other"] = [1]
+
+
+def junk(path: Path) -> None:
+    path.write_bytes(b"junk" * 50)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def bad_header(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"complete", b"c\xffmplete").replace(b"OHDR", b"OHDX"))
+
+
+def other_content(path: Path) -> None:
+    storage.write_torch(path, {"done": 2, "notes": {}})
+
+
+@pytest.mark.parametrize(
+    "name, damage",
+    [
+        *(("disk/images.h5", damage) for damage in (junk, cut, no_array, other_shape, bad_header)),
+        *(("state.pt", damage) for damage in (junk, cut, other_content)),
+    ],
+)
+def test_a_damaged_resume_point_is_said_and_packing_starts_anew(tmp_path, capsys, decoded, name, damage):
+    files, point = grey_files(tmp_path, 3), tmp_path / "scratch" / "point"
+    files[2].write_bytes(b"")
+    with pytest.raises(ImageError):
+        pack(dataset(files), 4, tmp_path / "images.h5")
+    del decoded[:]
+    damage(point / name)
+    files[2].write_bytes(grey(20))
+    pack(dataset(files), 4, tmp_path / "images.h5", workers=1)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"the resume point in {point} is damaged, so the run starts anew (")
+    assert shades(tmp_path / "images.h5") == [0, 10, 20] and decoded == ["0.jpg", "1.jpg", "2.jpg"]
+
+
+@pytest.mark.parametrize("lost", ["damaged", "deleted"])
+def test_a_kill_before_the_first_note_after_pixels_were_lost_does_no_harm(tmp_path, monkeypatch, lost):
+    """An earlier note would take the new file's zeros for what is packed."""
+    files, partial = grey_files(tmp_path, 3), tmp_path / "scratch" / "point" / "disk" / "images.h5"
+    files[2].write_bytes(b"")
+    with pytest.raises(ImageError):
+        pack(dataset(files), 4, tmp_path / "images.h5")
+    partial.unlink() if lost == "deleted" else junk(partial)
+    with monkeypatch.context() as patch:
+        patch.setattr(packing, "_fill", lambda *_: (_ for _ in ()).throw(MemoryError))
+        with pytest.raises(MemoryError):
+            pack(dataset(files), 4, tmp_path / "images.h5")
+    files[2].write_bytes(grey(20))
+    pack(dataset(files), 4, tmp_path / "images.h5")
+    assert shades(tmp_path / "images.h5") == [0, 10, 20]
+
+
+def test_a_file_in_place_never_changes_though_the_resume_point_is_damaged(tmp_path):
+    files, target, point = grey_files(tmp_path, 3), tmp_path / "images.h5", tmp_path / "scratch" / "point"
+    with Checkpoint(point) as held:
+        storage.place(packing.pack(dataset(files), 4, source="t", bad_images="stop", checkpoint=held).file, target)
+    junk(point / "state.pt")
+    files[1].write_bytes(grey(200))
+    pack(dataset(files), 4, tmp_path / "again.h5")
+    assert shades(target) == [0, 10, 20] and shades(tmp_path / "again.h5") == [0, 200, 20]
+
+
+def test_what_is_odd_about_a_size():
+    shapes = {(16, 16): [], (15, 40): ["tiny"], (20, 161): ["extreme shape"], (161, 20): ["extreme shape"]}
+    shapes |= {(160, 20): [], (1, 9): ["tiny", "extreme shape"], (9, 1): ["tiny", "extreme shape"]}
+    assert {shape: packing.oddities(*shape) for shape in shapes} == shapes
+    assert {note for notes in shapes.values() for note in notes} < packing.ODD.keys()
 
 
 def test_an_interrupt_keeps_what_is_done_and_says_so(tmp_path, capsys):

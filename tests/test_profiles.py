@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline import config
+from pipeline import config, profiles
 from pipeline.config import BENCHMARKS, Params
-from stages import check, profile
+from stages import check
 from stages.training import BUDGET
 
 ROOT = Path(__file__).resolve().parents[1]
-NAMES = profile.profiles(ROOT)
+NAMES = profiles.names(ROOT)
 ROWS = {"voc": (4574, 20), "coco": (65665, 80), "nus": (120000, 81), "cub": (4795, 312)}
 """Training images after the cut, and classes: Zhou 2022, Table 5."""
 
 
 @cache
 def params(name: str) -> Params:
-    return config.parse(YAML(typ="safe", pure=True).load(profile.compose(ROOT, name)), name)
+    return config.parse(YAML(typ="safe", pure=True).load(profiles.compose(ROOT, name)), name)
 
 
 def runs(stage: str, name: str) -> list[tuple[str, str, str | None]]:
@@ -51,7 +51,7 @@ def test_a_profile_is_the_default_but_for_what_it_names(name: str) -> None:
         for text in (
             (ROOT / "profiles/default.yaml").read_text(),
             (ROOT / f"profiles/{name}.yaml").read_text(),
-            profile.compose(ROOT, name),
+            profiles.compose(ROOT, name),
         )
     )
     expected = plain(default, change)

@@ -3,6 +3,7 @@ import os
 import pickle
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -395,13 +396,71 @@ def test_what_a_killed_writer_left_is_swept(tmp_path: Path, repository: Path, wr
 
 
 def test_sweeping_leaves_living_writers_and_other_names_alone(tmp_path: Path) -> None:
-    alive, dead = os.getppid(), 99_999_999
+    here = storage._host()
+    alive, dead = f"{here}-{os.getppid()}", f"{here}-99999999"
     stays = [f".a.{alive}.tmp", f"..a.{dead}.tmp.{alive}.tmp", ".a.tmp", f".ab.{dead}.tmp", f"a.{dead}.tmp"]
-    stays += [f".x.a.{dead}.tmp", f".a.{dead}.tmp.x", f".a.{10**30}.tmp"]
+    stays += [f".x.a.{dead}.tmp", f".a.{dead}.tmp.x", f".a.{here}-{10**30}.tmp"]
     for name in (*stays, f".a.{dead}.tmp", f"..a.{dead}.tmp.{dead}.tmp"):
         (tmp_path / name).touch()
+        os.utime(tmp_path / name, (0, 0))  # however long ago it was written
     storage.write_text(tmp_path / "a", "new")
     assert names(tmp_path) == sorted([*stays, "a"])
+
+
+@pytest.mark.parametrize("process", [os.getppid(), 99_999_999])
+def test_files_of_other_hosts_and_of_earlier_versions_are_swept_after_a_day(tmp_path: Path, process: int) -> None:
+    """What a number of a process means there is not known here: a shared disk, two containers on one volume."""
+    other = f"{int(storage._host(), 16) ^ 1:08x}-{process}"
+    forms = [f".{{}}.{other}.tmp", f"..{{}}.{other}.tmp.{other}.tmp", f".{{}}.{process}.tmp", ".{}." + f"{10**30}.tmp"]
+    hours = {"a": 25, "b": 23, "c": 0, "d": -30}  # a clock may be ahead
+    for name, age in hours.items():
+        for form in forms:
+            (tmp_path / form.format(name)).touch()
+            os.utime(tmp_path / form.format(name), (0, time.time() - age * 3600))
+        storage.write_text(tmp_path / name, "new")
+    assert names(tmp_path) == sorted([*hours, *(form.format(name) for name in "bcd" for form in forms)])
+
+
+def test_a_temporary_name_tells_its_host_and_its_process(tmp_path: Path) -> None:
+    with storage.create_hdf5(tmp_path / "a"):
+        assert names(tmp_path) == [f".a.{storage._host()}-{os.getpid()}.tmp"]
+
+
+def test_hosts_starts_and_containers_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where there is no /proc, by name only."""
+    tell = storage._host.__wrapped__
+    found = [tell(), tell()]
+    assert found[0] == found[1] == storage._host() and len(found[0]) == 8 and int(found[0], 16) >= 0
+    changes: list[tuple[Any, str, Any]] = [
+        (storage.platform, "node", lambda: "elsewhere"),
+        (os, "readlink", lambda path: {"/proc/self/ns/pid": "pid:[1]"}[path]),
+        (Path, "read_text", lambda path: {"/proc/sys/kernel/random/boot_id": "another"}[str(path)]),
+    ]
+    for change in changes:
+        with monkeypatch.context() as patch:
+            patch.setattr(*change)
+            found.append(tell())
+    assert len(set(found)) == 4
+
+    def absent(*_: Any) -> None:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(os, "readlink", absent)
+    monkeypatch.setattr(Path, "read_text", absent)
+    bare = tell()
+    monkeypatch.setattr(storage.platform, "node", lambda: "elsewhere")
+    assert len({*found, bare, tell()}) == 6
+
+
+def test_where_asking_for_a_process_would_end_it_nobody_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (left := tmp_path / f".a.{storage._host()}-99999999.tmp").touch()
+    with monkeypatch.context() as patch:
+        patch.setattr(storage.os, "kill", lambda *_: pytest.fail("a process was ended"))
+        patch.setattr(storage.os, "name", "nt")
+        storage._sweep(tmp_path / "a")
+    assert left.exists()
 
 
 def test_importing_storage_loads_neither_torch_nor_h5py(repository: Path) -> None:
@@ -435,7 +494,9 @@ def test_an_array_of_another_size_is_refused_and_left(tmp_path: Path) -> None:
     storage.open_array(path, (2, 3), "float32")[:] = 1
     before = path.read_bytes()
     for shape, dtype in (((2, 4), "float32"), ((2, 3), "float64"), ((2, 2), "float32")):
-        with pytest.raises(StorageError, match=r"a: 24 bytes, where \(2, \d\) of float\d\d are \d+"):
+        with pytest.raises(
+            StorageError, match=r"a: 24 bytes, where \(2, \d\) of float\d\d are \d+; `spml scratch --clear`"
+        ):
             storage.open_array(path, shape, dtype)
     assert path.read_bytes() == before
 

@@ -9,16 +9,17 @@ from pipeline.report.findings import plus_minus
 
 LISTED = 12
 """Names that a sentence holds; more go into a box that opens."""
+UNMEASURED = "unmeasured"
+"""Kind of the paragraph that stands for what could not be measured."""
 
 
 def section(name: str, short: str, title: str, lead: str, blocks: list[Row]) -> Row:
     """Return a section: its anchor, its names in the menu and above it, what to see in it, and its blocks."""
-    nothing = "Nothing to show: params.yaml asks for no such runs, or their files are missing (see the last section)."
-    return {"id": name, "short": short, "title": title, "lead": lead, "blocks": blocks or [paragraph(nothing, "note")]}
+    return {"id": name, "short": short, "title": title, "lead": lead, "blocks": blocks}
 
 
 def paragraph(words: str, kind: str = "plain") -> Row:
-    """Return a paragraph; its kind is ``plain``, ``note`` or ``warning``."""
+    """Return a paragraph; its kind is ``plain``, ``note``, ``warning`` or ``UNMEASURED``."""
     return {"kind": "text", "text": words, "class": kind}
 
 

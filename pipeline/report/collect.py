@@ -15,12 +15,15 @@ import numpy as np
 
 from pipeline import storage
 from pipeline.config import TRAINING_STAGES, KeptCount, Params
+from pipeline.images import Pixels
 from pipeline.table import Table, read_table
 
 Row = dict[str, Any]
 T = TypeVar("T")
 SCORED = ("val", "test")
 """Splits of which a run has scores."""
+OWN = ("csv", "json", "folder")
+"""Sources of data of one's own, which have no official lists of training and test images."""
 
 _TEXT = (
     "class",
@@ -150,9 +153,13 @@ class Dataset:
     prepare: Row | None
     simulate: Row | None
     backbone: Row | None
+    own: bool = False
+    """Whether the data have no official lists: the test part is the test split, the training part train and val."""
+    pictures: Pixels | None = None
+    """The packed pictures by row of the table, where the page shows some and they are at hand."""
 
     def supported(self) -> tuple[str, ...] | None:
-        """Return the classes with at least ``min_support`` positives in both official lists; None without a table."""
+        """Return the classes with at least ``min_support`` positives in both official parts; None without a table."""
         if self.table is None:
             return None
         known = (self.table.truth == 1) & self.table.scored
@@ -306,14 +313,31 @@ def _analysis(reader: _Reader, kind: str, dataset: str, seed: int, tables: tuple
     return Analysis(dataset, seed, record, {name: rows for name, rows in read.items() if rows is not None})
 
 
+def _pictures(reader: _Reader, path: str, table: Table) -> Pixels | None:
+    """Return the packed pictures of a table whose page shows some: only likely missed labels are looked at."""
+    if table.exhaustive or not (reader.root / path).is_file():
+        return None
+
+    def read(full: Path) -> Pixels:
+        pixels = Pixels(full, memory=0)
+        if len(pixels) != len(table.paths):
+            raise ValueError(f"{len(pixels)} pictures for {len(table.paths)} rows of the table")
+        return pixels
+
+    return reader.get(read, path)
+
+
 def _dataset(reader: _Reader, params: Params, name: str) -> Dataset:
+    table = reader.get(read_table, f"data/prepare/{name}/table.h5")
     return Dataset(
         name,
         params.settings("report", name).min_support,
-        reader.get(read_table, f"data/prepare/{name}/table.h5"),
+        table,
         reader.get(storage.read_json, f"data/prepare/{name}/report.json"),
         reader.get(storage.read_json, f"data/simulate/{name}/report.json"),
         reader.get(storage.read_json, f"weights/{name}/provenance.json"),
+        params.settings("prepare", name)["source"] in OWN,
+        None if table is None else _pictures(reader, f"data/prepare/{name}/images.h5", table),
     )
 
 

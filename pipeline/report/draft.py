@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pipeline.config import TRAINING_STAGES
 from pipeline.report import figures, tables
 from pipeline.report.analyses import Identity
-from pipeline.report.blocks import heading, paragraph
+from pipeline.report.blocks import UNMEASURED, heading, paragraph
+from pipeline.report.caveats import marked, scores_are_true, unmeasured
 from pipeline.report.collect import Collected, Dataset, Row
-from pipeline.report.findings import label, marked, unmeasured
+from pipeline.report.findings import label
 from pipeline.report.tables import BASELINE, ORACLES
 
 GREY = "the rest are grey"
@@ -47,6 +48,7 @@ class Draft:
         files: Figures and tables that the sections made so far.
         seeds: Number of training seeds.
         truth: Whether the labels of any dataset are exhaustive, so that there is something to measure against.
+        all_truth: Whether those of all are.
         one: Whether every image shows one present label, in all datasets.
     """
 
@@ -56,6 +58,7 @@ class Draft:
         self.files = Files()
         self.seeds = len(collected.params.grid.seeds)
         self.truth = any(collected.truth(dataset.name) for dataset in collected.datasets)
+        self.all_truth = all(collected.truth(dataset.name) for dataset in collected.datasets)
         self.one = all(collected.one_label(dataset.name) for dataset in collected.datasets)
         self._styles = figures.styles(self._by_prominence(), BASELINE, tuple(ORACLES))
         self._row = {(row["dataset"], row["stage"], row["method"], row["variant"]): row for row in results}
@@ -92,14 +95,22 @@ class Draft:
         """Return of val and test of a dataset those scored by given labels that are not exhaustive."""
         return list(dict.fromkeys(s for row in self.results if row["dataset"] == dataset for s in row["given"]))
 
+    def ran(self, dataset: str) -> bool:
+        """Return whether there is a run of a dataset."""
+        return any(row["dataset"] == dataset for row in self.results)
+
+    def scores_are_true(self, dataset: str) -> str:
+        """Return the sentence about the splits of a dataset that are labelled in full where it is not, or nothing."""
+        partial = self.ran(dataset) and not self.collected.truth(dataset)
+        return scores_are_true(dataset, self.given(dataset)) if partial else ""
+
     def marked(self, words: str, dataset: str, *about: str) -> str:
         """Return a text about a dataset's scores, of test or of ``about``, with what they are against, as `marked`."""
         return marked(words, self.given(dataset), about or ("test",))
 
     def unmeasured(self, dataset: str, what: str) -> list[Row]:
         """Return the block that stands for what could not be measured; none where nothing was run."""
-        ran = any(row["dataset"] == dataset for row in self.results)
-        return [paragraph(unmeasured(dataset, what), "warning")] if ran else []
+        return [paragraph(unmeasured(dataset, what), UNMEASURED)] if self.ran(dataset) else []
 
     def figure(self, name: str, image: bytes, rows: list[Row], alt: str, caption: str) -> Row:
         """Return the block of a figure; keep it and its numbers for files."""

@@ -20,8 +20,6 @@ from pipeline.report.draft import FILE, GREY, SHORT, STAGES, Draft, few, named
 from pipeline.report.findings import label, plus_minus
 from pipeline.report.tables import BASELINE
 
-_LISTED = 10  # likely missed labels of a method that the page shows
-
 
 def separation(draft: Draft) -> Row:
     """Make the section of how far hidden positives are from negatives.
@@ -227,8 +225,8 @@ def audit(draft: Draft) -> Row:
         "right almost always and still call most hidden positives absent."
     )
     if not draft.truth:
-        title = "Pseudo-labels, beliefs and the likeliest missed labels"
-        lead = "What the methods make of unknown labels, right or wrong, and where to look first for missed labels."
+        title = "Pseudo-labels and beliefs"
+        lead = "What the methods make of unknown labels, right or wrong."
     return section("audit", "Pseudo-labels", title, lead, draft.each(_audit_of))
 
 
@@ -298,32 +296,8 @@ def _without_truth(draft: Draft, dataset: str) -> list[Row]:
             words=2,
         ),
         paragraph(words, "note"),
-        *_missed(draft, dataset),
         *_classes_without_truth(draft, dataset),
     ]
-
-
-def _missed(draft: Draft, dataset: str) -> list[Row]:
-    every = analyses.missed(draft.collected, dataset)
-    if not every:
-        return []
-    draft.files.tables[f"{dataset}-missed"] = [named(one) | row for one, rows in every.items() for row in rows]
-    shown = draft.shown(dataset, every)
-    first = next(row for rows in every.values() for row in rows)
-    words = (
-        "Training images that most likely show a class that they are not labelled with: look at these first. The "
-        f"method's belief decides, and where it is the same the network's probability. Seed {first['seed']}; "
-        f"tables/{dataset}-missed.tsv holds more."
-    )
-    inner = [paragraph(words, "note")]
-    for one in shown:
-        cells = [
-            [row["path"], row["class"], f"{row['belief']:.3f}", f"{row['probability']:.3f}"]
-            for row in every[one][:_LISTED]
-        ]
-        title = f"{draft.name(dataset, one)}, {SHORT[one[0]]}"
-        inner.append(table_block(title, ["Image", "Class", "Belief", "Probability"], cells, words=2))
-    return [box(f"The most likely missed labels of {dataset}", inner)]
 
 
 def _classes_without_truth(draft: Draft, dataset: str) -> list[Row]:

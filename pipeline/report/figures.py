@@ -26,6 +26,8 @@ DPI = 110
 WIDTH = 10.0  # inches; with DPI the width of the page's text
 NAMED = 8
 """Lines of one panel that a reader tells apart; with more, some are named and the rest are faint and have no band."""
+POINTS = 5.0
+"""Points of mAP that an axis of scores spans at least: a narrower one would magnify what means nothing."""
 
 _RC: dict[Any, Any] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same glyphs on every machine
@@ -213,13 +215,21 @@ def _apart(wanted: Sequence[float], step: float, low: float, high: float) -> lis
     return [min(max(shift, low), last) + place * step for place, shift in enumerate(shifts)]
 
 
-def curves(series: Sequence[Series], *, x: str, y: str) -> bytes:
+def widened(low: float, high: float, least: float, top: float = math.inf) -> tuple[float, float]:
+    """Return a range around another that is at least ``least`` wide, and does not pass ``top`` for that."""
+    extra = max(0.0, least - (high - low)) / 2
+    over = max(0.0, high + extra - max(high, top))
+    return low - extra - over, high + extra - over
+
+
+def curves(series: Sequence[Series], *, x: str, y: str, least: float = 0.0) -> bytes:
     """Draw lines with their names at the right end.
 
     Args:
         series: The lines; where some are faint, the named ones choose the range of the vertical axis.
         x: Label of the horizontal axis.
         y: Label of the vertical axis.
+        least: What the vertical axis spans at least; 0: whatever the lines take.
 
     Returns:
         PNG bytes.
@@ -236,6 +246,7 @@ def curves(series: Sequence[Series], *, x: str, y: str) -> bytes:
         if values and len(named) < len(series):
             margin = 0.06 * (max(values) - min(values)) or 1e-3
             axes.set_ylim(min(values) - margin, max(values) + margin)
+        axes.set_ylim(widened(*axes.get_ylim(), least, 100.0 if least else math.inf))
         _end_labels(axes, series, height - 0.9)
         axes.set(xlabel=x, ylabel=y)
         return png(figure)
@@ -344,7 +355,7 @@ def scores(panels: Sequence[Panel], *, x: str) -> bytes:
         everything = [value for _, rows, _, _ in panels for row in rows for value in (row.mean, *row.values)]
         shown = [value for value in everything if value >= cut(panels)] or everything
         margin = 0.04 * (max(shown) - min(shown)) or 0.5
-        edge = min(shown) - margin
+        edge, end = widened(min(shown) - margin, max(shown) + margin, POINTS, 100.0)
         counts = [len(rows) for _, rows, _, _ in panels]
         figure = _figure(WIDTH, 0.27 * sum(counts) + 0.52 * len(panels) + 0.5)
         ratios = [count + 0.8 for count in counts]
@@ -373,7 +384,7 @@ def scores(panels: Sequence[Panel], *, x: str) -> bytes:
             axes.grid(axis="y", visible=False)
             axes.spines["left"].set_visible(False)
             axes.tick_params(axis="y", length=0)
-            axes.set_xlim(edge, max(shown) + margin)
+            axes.set_xlim(edge, end)
         grid.ravel()[-1].set_xlabel(x)
         return png(figure)
 

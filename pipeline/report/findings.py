@@ -1,11 +1,12 @@
 """What the numbers say, in words: every sentence is computed, whichever way the numbers point."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pipeline.report import analyses, tables
+from pipeline.report.caveats import caution, marked, scores_are, scores_are_true, unmeasured
 from pipeline.report.collect import Collected, Dataset, Row
-from pipeline.report.tables import BASELINE, CEILING, GIVEN, ORACLES
+from pipeline.report.tables import BASELINE, CEILING, ORACLES
 
 AFTER = {
     "linear_init": "with a linear head",
@@ -159,49 +160,6 @@ def _runs(rows: Sequence[Row]) -> str:
     return " and ".join(f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts if count)
 
 
-# ---------------------------------------------------------------------------------------------- labels that are given
-def marked(words: str, given: Collection[str], about: Sequence[str] = ("test",)) -> str:
-    """Say in brackets behind a text about scores what they are against, where that is not full labels.
-
-    Args:
-        words: The text.
-        given: Of val and test, those scored by the labels that were given.
-        about: Those whose scores the text is about.
-
-    Returns:
-        The text; which split is meant is said where it is not all that the text is about.
-    """
-    mine = [split for split in about if split in given]
-    if not mine:
-        return words
-    stop = "." * words.endswith(".")
-    which = "" if len(mine) == len(about) else f"{' and '.join(mine)} "
-    return f"{words.removesuffix('.')} ({which}{GIVEN}){stop}"
-
-
-def scores_are(dataset: str, given: Collection[str]) -> str:
-    """Return the head of a sentence about what the scores of a dataset are against, of which ``given`` names some."""
-    which = "Scores" if len(given) > 1 else f"{' and '.join(given).capitalize()} scores"
-    return f"{which} of {dataset} are {GIVEN}"
-
-
-def unmeasured(dataset: str, what: str) -> str:
-    """Say that something could not be measured on data whose labels are not exhaustive, and how to measure it.
-
-    Args:
-        dataset: Name of the dataset.
-        what: What could not be measured.
-
-    Returns:
-        A sentence.
-    """
-    return (
-        f"Not measured on {dataset}: {what}; its labels are not exhaustive, so nobody knows which unknown labels are "
-        "present; label a small sample of the images fully and add it as val and test, in a csv with “exhaustive: "
-        "true”, and what the networks make of hidden labels is measured on that sample."
-    )
-
-
 # ---------------------------------------------------------------------------------------------- all of them
 def findings(collected: Collected, results: list[Row], dataset: Dataset) -> list[str]:
     """Say what the numbers of one dataset show.
@@ -228,23 +186,32 @@ def findings(collected: Collected, results: list[Row], dataset: Dataset) -> list
     sentences += _separated(analyses.separations(collected, name))
     best = [row["method"] for row in tables.ranked(results, name, "finetune")]
     sentences += _right(analyses.pseudo_labels(collected, name), best)
-    return sentences + [second_stage(row) for row in tables.second_stage(collected, dataset) if not row["start"]]
+    sentences += [second_stage(row) for row in tables.second_stage(collected, dataset) if not row["start"]]
+    return sentences + ([words] if sentences and (words := caution(dataset)) else [])
 
 
 def _without_truth(collected: Collected, results: list[Row], dataset: Dataset) -> list[str]:
-    """Return what can be said where labels are not exhaustive: what the scores are, what nobody measured, and order."""
+    """Return what can be said where labels are not exhaustive: what the scores are, order, and what is not measured."""
     mine = [row for row in results if row["dataset"] == dataset.name]
     if not mine:
         return []
     given = mine[0]["given"]  # of one table, so the same for all
-    sentences = []
+    sentences = [full] if (full := scores_are_true(dataset.name, given)) else []
     if given:
         sentences.append(
             f"{scores_are(dataset.name, given)}: a network is charged for every missed label that it finds, so "
             "they are no measure of its worth, and methods that believe unknown labels absent look better than they "
             "are."
         )
-    sentences.append(unmeasured(dataset.name, "what the methods learn of missed labels, and how often they are right"))
+    if "test" not in given:
+        coverage = analyses.label_coverage(collected, dataset.name)
+        for stage in ("linear_init", "finetune"):
+            rows = [row for row in tables.ranked(results, dataset.name, stage) if row["method"] != CEILING]
+            sentences += _best(rows, stage, coverage, "the same labels")
+    sentences += [words] if (words := caution(dataset)) else []
+    sentences.append(
+        unmeasured(dataset.name, "how many labels are missed, how many the methods find, and how often they are right")
+    )
     head, kind = own_head(tables.against_own_head(collected, dataset.name), truth=False)
     sentences += [marked(head, given)] if kind == "warning" else []
     seconds = [second_stage(row) for row in tables.second_stage(collected, dataset) if not row["start"]]

@@ -54,7 +54,8 @@ def _data_of(draft: Draft, dataset: Dataset) -> list[Row]:
     splits, classes = tables.splits(dataset), tables.classes(dataset)
     if splits:
         draft.files.tables[f"{dataset.name}-splits"] = splits
-        counts = ("official_train", "official_test", "without_positive", "classes_present", "cells_unscored")
+        official = () if dataset.own else ("official_train", "official_test")  # of own data: what the splits say
+        counts = (*official, "without_positive", "classes_present", "cells_unscored")
         cells = [
             [
                 row["split"],
@@ -67,13 +68,13 @@ def _data_of(draft: Draft, dataset: Dataset) -> list[Row]:
         labels, left = "Labels per image", "Labels left out, truth unknown"
         if not draft.collected.truth(dataset.name):
             labels, left = "Present labels given per image", "Unknown labels"
-        columns = ["Split", "Images", labels, "Official train list", "Official test list"]
+        columns = ["Split", "Images", labels, *(["Official train list", "Official test list"] if official else [])]
         columns += ["Images without a positive", "Classes present", left]
         blocks.append(table_block(f"Splits of {dataset.name}", columns, cells))
     if dataset.simulate is not None:
         blocks.append(paragraph(_simulation(dataset.simulate)))
     if classes:
-        blocks += _classes(draft, dataset.name, classes)
+        blocks += _classes(draft, dataset, classes)
     if dataset.prepare is not None:
         facts = leaves({key: part for key, part in dataset.prepare.items() if key not in _SHOWN})
         if facts:
@@ -82,15 +83,16 @@ def _data_of(draft: Draft, dataset: Dataset) -> list[Row]:
     return blocks
 
 
-def _classes(draft: Draft, dataset: str, classes: list[Row]) -> list[Row]:
-    truth = draft.collected.truth(dataset)
+def _classes(draft: Draft, about: Dataset, classes: list[Row]) -> list[Row]:
+    dataset, truth = about.name, draft.collected.truth(about.name)
     order = sorted(classes, key=lambda row: -row["support_train"])
     image = figures.supports(
         *([row[key] for row in order] for key in ("class", "support_train", "observed_positive", "false_negative_rate"))
     )
-    columns = ["Class", "Train", "Val", "Test", "Official train", "Official test", "Supported"]
+    official = () if about.own else ("support_official_train", "support_official_test")
+    columns = ["Class", "Train", "Val", "Test", *(["Official train", "Official test"] if official else []), "Supported"]
     columns += ["Observed", "Unknown", *(["False negatives"] if truth else [])]
-    supports = ("support_train", "support_val", "support_test", "support_official_train", "support_official_test")
+    supports = ("support_train", "support_val", "support_test", *official)
     cells = [
         [
             row["class"],
@@ -117,11 +119,12 @@ def _classes(draft: Draft, dataset: str, classes: list[Row]) -> list[Row]:
     ]
 
 
-def rest(draft: Draft) -> Row:
+def rest(draft: Draft, instead: list[str]) -> Row:
     """Make the section of what is missing and how to reproduce the page.
 
     Args:
         draft: The page as it grows.
+        instead: A line for each section that is left out.
 
     Returns:
         The section.
@@ -135,6 +138,8 @@ def rest(draft: Draft) -> Row:
         lead = f"This page is partial: {parts} of it {verb} missing, and what needs them is left out."
         rows = [[item.path, item.reason] for item in missing]
         blocks = [table_block(f"{parts} missing", ["Missing", "Why"], rows, words=2)]
+    if instead:
+        blocks += [heading("Sections that are left out", 4), bullets(instead)]
     blocks += [heading("Skipped, with the reason", 4), bullets(_skipped(draft) or ["nothing"])]
     blocks += [heading("Reproduce", 4), {"kind": "code", "lines": _COMMANDS}]
     blocks += [heading("Provenance", 4), *_provenance(draft)]
@@ -197,7 +202,7 @@ def _simulation(report: Row) -> str:
         words += " There is one draw a dataset; training seeds do not change it."
     if report["protocol"] != "given" and report["bias"]["kind"] != "uniform" and found.get("distance") is not None:
         words += (
-            f" {percent(found['distance'])} of the known positives would have to be of another class for the class "
-            f"shares of an unbiased draw, which itself is off by about {percent(found['by_chance'])} by chance."
+            f" The classes' shares among the known positives differ by {percent(found['distance'])} from those "
+            f"expected without bias; chance alone makes about {percent(found['by_chance'])}."
         )
     return words

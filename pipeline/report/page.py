@@ -9,7 +9,7 @@ from pathlib import Path
 import jinja2
 
 from pipeline import storage
-from pipeline.report import findings, tables
+from pipeline.report import caveats, findings, tables
 from pipeline.report.collect import Collected, Row
 from pipeline.report.draft import Draft, Files
 from pipeline.report.findings import plus_minus
@@ -50,7 +50,9 @@ def build(collected: Collected) -> Report:
     html = environment.get_template(TEMPLATE).render(
         title=f"{'One label' if draft.one else 'Some labels'} per image: {', '.join(names)}",
         shown="one" if draft.one else "some",
-        given=[findings.scores_are(name, given) for name in names if (given := draft.given(name))],
+        given=[caveats.scores_are(name, given) for name in names if (given := draft.given(name))],
+        advice=caveats.SEE_ADVICE,
+        full=[words for name in names if (words := draft.scores_are_true(name))],
         partial=bool(collected.missing),
         sections=sections(draft),
     )
@@ -103,6 +105,8 @@ def _markdown(collected: Collected, results: list[Row], summary: Row, files: Fil
     ]
     for dataset in collected.datasets:
         lines += [f"- {dataset.name}: {words}" for words in findings.findings(collected, results, dataset)]
+    if any(row["given"] for row in results):
+        lines += [f"- {caveats.TRUE_SCORES}: {caveats.ADVICE}"]
     lines += [
         "",
         "## Test mAP (percent; over the classes present, mean and sample standard deviation over seeds)",
@@ -116,7 +120,7 @@ def _markdown(collected: Collected, results: list[Row], summary: Row, files: Fil
             for method, entry in methods.items():
                 share = "–" if entry["gap_share"] is None else f"{entry['gap_share']:.0f} %"
                 values = [plus_minus(entry[key]) for key in ("test_map", "test_map_absent_zero", "test_map_supported")]
-                name = findings.marked(dataset, entry.get("scores", ()))
+                name = caveats.marked(dataset, entry.get("scores", ()))
                 cells = [name, stage, method, *values, share, str(entry["test_map"]["n"])]
                 cells += [entry["head"], entry["protocol"], "yes" if entry["knows_label_density"] else "no"]
                 lines.append(f"| {' | '.join(cells)} |")

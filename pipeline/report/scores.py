@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pipeline.config import TRAINING_STAGES
-from pipeline.report import analyses, figures, findings, tables
+from pipeline.report import analyses, caveats, figures, findings, tables
 from pipeline.report.analyses import Identity
 from pipeline.report.blocks import (
     LISTED,
@@ -64,10 +64,16 @@ def headline(draft: Draft) -> Row:
     runs = sum(len(arm.runs) for arm in draft.collected.arms)
     known = "one positive label per image" if draft.one else "some of the labels"
     what = f"how much of what full labels teach is learned from {known}."
+    given = [name for name in names if draft.given(name)]
     if not draft.truth:
-        what = "what was learned from labels that are not exhaustive, as far as they can say it."
+        as_far = ", as far as they can say it" if given else ""
+        what = f"what was learned from labels that are not exhaustive{as_far}."
     lead = f"{counted(runs, 'training run')} on {joined(names)}, {counted(draft.seeds, 'training seed')}: {what}"
-    return section("headline", "Findings", "What was run and what came out", lead, draft.each(_findings))
+    blocks = draft.each(_findings)
+    if given:
+        blocks += [heading(caveats.TRUE_SCORES), paragraph(caveats.ADVICE)]
+    nothing = paragraph("Nothing to show yet: the last section says what is missing.", "note")
+    return section("headline", "Findings", "What was run and what came out", lead, blocks or [nothing])
 
 
 def _findings(draft: Draft, dataset: Dataset) -> list[Row]:
@@ -107,7 +113,8 @@ def maps(draft: Draft) -> Row:
     Returns:
         The section.
     """
-    lead = "Test mAP in percent, best first"
+    small = any(caveats.caution(dataset) or draft.given(dataset.name) for dataset in draft.collected.datasets)
+    lead = f"Test mAP in percent, {'in order of score' if small else 'best first'}"
     if draft.truth:
         lead += ": look at where a method stands between AN, which assumes every unknown label absent, and full labels"
     lead += ". "
@@ -121,7 +128,10 @@ def _maps_of(draft: Draft, dataset: Dataset) -> list[Row]:
     if not mine:
         return []
     both = _side_by_side(draft, dataset.name)
-    blocks = [*_warning(draft, dataset.name), _dots(draft, dataset.name, mine), *both]
+    blocks = _warning(draft, dataset.name)
+    blocks += [paragraph(words)] if (words := draft.scores_are_true(dataset.name)) else []
+    blocks += [paragraph(words, "note")] if (words := caveats.caution(dataset)) else []
+    blocks += [_dots(draft, dataset.name, mine), *both]
     for stage in TRAINING_STAGES:
         rows = tables.ranked(mine, dataset.name, stage)
         if rows:
@@ -136,8 +146,8 @@ def _warning(draft: Draft, dataset: str) -> list[Row]:
     if not (given := draft.given(dataset)):
         return []
     words = (
-        f"{findings.scores_are(dataset, given)}. They tell networks that were trained on the same labels apart, "
-        "roughly, and do not compare with scores of other data."
+        f"{caveats.scores_are(dataset, given)}. They tell networks that were trained on the same labels apart, "
+        f"roughly, and do not compare with scores of other data. {caveats.SEE_ADVICE}"
     )
     return [paragraph(words, "warning")]
 
@@ -314,7 +324,7 @@ def _stage_table(draft: Draft, dataset: str, stage: str, rows: list[Row]) -> lis
         *((key.capitalize(), lambda row, key=key: row[key]) for key in conditions),
         (f"Absent = 0, {first['classes']} classes", lambda row: plus_minus(row["test_map_absent_zero"])),
         (f"Supported, {first['classes_supported']} classes", lambda row: plus_minus(row["test_map_supported"])),
-        ("Gap closed", _closed),
+        *([("Gap closed", _closed)] if draft.collected.truth(dataset) else []),
         ("Val mAP", lambda row: plus_minus(row["val_map"])),
         ("Learning rate", lambda row: _rates(row, each=False)),
         ("Epoch", lambda row: f"{listed(row['epoch'])} of {listed(dict.fromkeys(row['epochs']))}"),
@@ -327,7 +337,8 @@ def _stage_table(draft: Draft, dataset: str, stage: str, rows: list[Row]) -> lis
         cells = [[*line, words] for line, words in zip(cells, labels, strict=True)]
     notes = [_conditions_note(rows)]
     notes += [] if uneven else [f"{counted(len(first['seeds']), 'seed')} each."]
-    reasons = dict.fromkeys(row["gap_share_reason"] for row in rows if row["gap_share"] is None)
+    gaps = rows if draft.collected.truth(dataset) else []
+    reasons = dict.fromkeys(row["gap_share_reason"] for row in gaps if row["gap_share"] is None)
     notes += [f"The gap is not defined: {reason}." for reason in reasons]
     notes += [_EDGE] if any(row["edge"] for row in rows) else []
     averaged = [
@@ -392,14 +403,15 @@ def curves(draft: Draft) -> Row:
 
 
 def _curves_of(draft: Draft, dataset: Dataset) -> list[Row]:
-    blocks = _warning(draft, dataset.name)
+    blocks: list[Row] = []
     for stage in TRAINING_STAGES:
         if arms := draft.collected.of(stage, dataset.name):
-            blocks += [heading(STAGES[stage], 4), *_stage_curves(draft, dataset.name, stage, arms)]
-    return blocks
+            blocks += [heading(STAGES[stage], 4), *_stage_curves(draft, dataset, stage, arms)]
+    return [*_warning(draft, dataset.name), *blocks] if blocks else []
 
 
-def _stage_curves(draft: Draft, name: str, stage: str, arms: list[Arm]) -> list[Row]:
+def _stage_curves(draft: Draft, dataset: Dataset, stage: str, arms: list[Arm]) -> list[Row]:
+    name = dataset.name
     every = [(stage, arm.method, arm.variant) for arm in arms]
     shown = draft.shown(name, every)
     lines, losses = [], []
@@ -422,7 +434,7 @@ def _stage_curves(draft: Draft, name: str, stage: str, arms: list[Arm]) -> list[
     blocks = [
         draft.figure(
             f"{name}-{stage}-val_map",
-            figures.curves(lines, x="epoch", y=axis + mark),
+            figures.curves(lines, x="epoch", y=axis + mark, least=figures.POINTS),
             columns,
             title,
             draft.marked(f"{caption} Points of val mAP lost from the best epoch to the last: {words}.", name, "val"),
@@ -443,7 +455,7 @@ def _stage_curves(draft: Draft, name: str, stage: str, arms: list[Arm]) -> list[
             ),
             columns,
             f"{title}, one panel a method",
-            draft.marked("Best first in test mAP", name)
+            draft.marked(f"{'In order of' if caveats.caution(dataset) else 'Best first in'} test mAP", name)
             + ", each on its own scale"
             + (f", {label(BASELINE)} in grey" if base in every else "")
             + "; at the right of a name, points lost from the best epoch to the last.",
@@ -530,7 +542,8 @@ def _support(dataset: Dataset, row: Row) -> list[Row]:
         return [paragraph(words, "note")]
     words += (
         f"“Supported” is the mean over the {counted(len(names), 'class', 'classes')} with at least "
-        f"{dataset.min_support} positives in both official lists"
+        f"{dataset.min_support} positives in both "
+        f"{'parts, test and train with val' if dataset.own else 'official lists'}"
     )
     if len(names) <= LISTED:
         return [paragraph(f"{words}{': ' if names else ''}{joined(names)}.", "note")]

@@ -10,7 +10,6 @@ Differs: crowds, images without an object and the order of rows are settings (th
 
 import math
 import struct
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,13 +19,25 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from pipeline import layout
+from pipeline import complaints, layout
+from pipeline.complaints import Faults
 from pipeline.json_lists import entries
-from pipeline.layout import Faults
 from pipeline.single_positive import split_rows, string_order
 from pipeline.table import Dataset, SourceError, Table, relative_path
 
 PARTS = ("train", "val")  # the official parts; their places are the numbers of `official`
+CLASSES = (
+    *("person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat", "traffic light"),
+    *("fire hydrant", "stop sign", "parking meter", "bench", "bird", "cat", "dog", "horse", "sheep", "cow"),
+    *("elephant", "bear", "zebra", "giraffe", "backpack", "umbrella", "handbag", "tie", "suitcase", "frisbee"),
+    *("skis", "snowboard", "sports ball", "kite", "baseball bat", "baseball glove", "skateboard", "surfboard"),
+    *("tennis racket", "bottle", "wine glass", "cup", "fork", "knife", "spoon", "bowl", "banana", "apple"),
+    *("sandwich", "orange", "broccoli", "carrot", "hot dog", "pizza", "donut", "cake", "chair", "couch"),
+    *("potted plant", "bed", "dining table", "toilet", "tv", "laptop", "mouse", "remote", "keyboard"),
+    *("cell phone", "microwave", "oven", "toaster", "sink", "refrigerator", "book", "clock", "vase", "scissors"),
+    *("teddy bear", "hair drier", "toothbrush"),
+)
+"""Categories in the order of the published files, which is that of their ids."""
 CROWD, OBJECT = 1, 2  # what a cell holds; the greater one wins
 FIELDS: dict[str, dict[str, type]] = {
     "categories": {"id": int, "name": str},
@@ -158,7 +169,7 @@ def read(settings: Settings, root: Path) -> Dataset:
             "images": len(part.ids),
             "annotations": len(part.rows),
             "kept": len(rows),
-            "without_present_class": layout.counted(bare[name]),
+            "without_present_class": complaints.counted(bare[name]),
             "cells_of_crowds_only": int((cells == CROWD).sum()),
         }
 
@@ -230,7 +241,9 @@ def _find(settings: Settings, top: Path, faults: Faults) -> tuple[dict[str, Path
     if not bases:
         above = next((folder for folder in top.parents if (folder / first).is_file()), None)
         here = sorted({file.name for depth in ("", "*/") for file in top.glob(f"{depth}annotations/*.json")})
-        hint = f"it lies inside one, name {above}" if above else f"there are {layout.some(here) or 'no annotations'}"
+        hint = (
+            f"it lies inside one, name {above}" if above else f"there are {complaints.some(here) or 'no annotations'}"
+        )
         raise SourceError(f"prepare: root: no {first} in {top}; {hint}")
     files, folders = {}, {}
     around = [folder for folder in (bases[0], *bases[0].parents) if folder.is_relative_to(top)]
@@ -287,17 +300,21 @@ def _part(file: Path, faults: Faults) -> Part | None:
         if not found[key] and not faulty[key]:
             faults.join(SourceError(f"{file.name}: has no list `{key}`, or an empty one"))
 
-    named = [(key, unicodedata.normalize("NFC", name)) for key, name in found["categories"]]
+    named = [(key, complaints.class_name(name)) for key, name in found["categories"]]
+    complaints.check_names((name for _, name in named), faults, file.name)
     refuse("category ids are there twice", _repeated(key for key, _ in named))
     refuse("category names are there twice", _repeated(name for _, name in named))
     refuse("image ids are there twice", _repeated(key for key, _ in found["images"]))
     names: list[str] = []
     for key, name in found["images"]:
         try:
-            names.append(relative_path(name))
+            path = relative_path(name)
+            path.encode()  # a lone surrogate can be neither shown nor stored
+            fault = "" if path == path.rstrip() else f"path {name!r} ends with a blank"
         except ValueError as error:
-            names.append("")
-            refuse("images have no usable file_name", [f"{key} ({error})"])
+            path, fault = "", str(error)
+        names.append("" if fault else path)
+        refuse("images have no usable file_name", [f"{key} ({fault})"] if fault else [])
     refuse("file names belong to several images", _repeated(name for name in names if name))
 
     places: list[np.ndarray] = []

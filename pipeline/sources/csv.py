@@ -5,8 +5,6 @@ one row: a table with a row for each label is refused, since a path is there twi
 Source: ours.
 """
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +12,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pipeline import layout, own_data
+from pipeline import complaints, layout, own_data
+from pipeline.complaints import Faults
 from pipeline.config import Strict
-from pipeline.layout import Faults
 from pipeline.own_data import WORDS, OwnData, Row
 from pipeline.table import Dataset, SourceError
 
@@ -93,10 +91,10 @@ def read(settings: Settings, root: Path) -> Dataset:
     header, lines = table(file, DELIMITERS[settings.delimiter])
 
     def column(name: str, setting: str) -> int:
-        if own_data.name(name) not in header:
-            there = layout.some([text for text in header if text])
+        if complaints.class_name(name) not in header:
+            there = complaints.some([text for text in header if text])
             raise SourceError(f"{file.name}: no column {name!r} (prepare: {setting}); there are: {there}")
-        return header.index(own_data.name(name))
+        return header.index(complaints.class_name(name))
 
     path_at = column(settings.path_column, "path_column")
     split_at = None if settings.split_column is None else column(settings.split_column, "split_column")
@@ -107,28 +105,30 @@ def read(settings: Settings, root: Path) -> Dataset:
         others = {text for place, text in enumerate(header) if place not in (path_at, split_at) and text}
         if classes is None and (odd := sorted(text for text in others if text.lower() in own_data.NO_CLASS)):
             raise SourceError(
-                f"{file.name}: columns would be classes of these names: {layout.some(odd)}. Where such a column holds "
-                "numbers of classes, write their names in it; where it marks a class, give it the name of that class; "
-                "else list the columns that are classes in a profile (prepare: classes)"
+                f"{file.name}: columns would be classes of these names: {complaints.some(odd)}. Where such a column "
+                "holds numbers of classes, write their names in it; where it marks a class, give it the name of that "
+                "class; else list the columns that are classes in a profile (prepare: classes)"
             )
         classes = classes or tuple(sorted(others))
         columns = {label: column(label, "classes") for label in classes}
-    if odd := [label for label in columns if not own_data.usable(label)]:
+    if odd := [label for label in columns if not complaints.usable(label)]:
         raise SourceError(f"{file.name}: column {odd[0]!r} is no name")
 
     faults = Faults(file.name)
+    mark = ";" if settings.delimiter != "semicolon" else "|"
+    long = f"rows have more fields than the header (quote a field that holds the delimiter, or part names by {mark})"
     rows: list[Row] = []
     for number, fields in lines:
         where = f"line {number}"
         if any(fields[len(header) :]):
-            faults.add("rows have more fields than the header", f"{where} ({len(fields)} for {len(header)})")
+            faults.add(long, f"{where} ({len(fields)} for {len(header)})")
             continue
         if len(fields) < len(header):
             faults.add("rows have fewer fields than the header", f"{where} ({len(fields)} for {len(header)})")
             continue
         if isinstance(labels, Names):
             text = fields[columns[labels.column]]
-            present = tuple(label for part in text.split(labels.separator) if (label := own_data.name(part)))
+            present = tuple(label for part in text.split(labels.separator) if (label := complaints.class_name(part)))
             absent = ()
         else:
             present, absent = _values(labels, columns, fields, where, faults)
@@ -192,35 +192,15 @@ def table(file: Path, delimiter: str) -> tuple[list[str], Iterator[tuple[int, li
         SourceError: the file is missing, not UTF-8 text or empty, or a column is there twice; or, from the rows, quotes
             do not pair.
     """
-    lines = _lines(file, delimiter)
+    lines = layout.delimited(file, delimiter)
     try:
         _, header = next(lines)
     except StopIteration:
         raise SourceError(f"{file.name} is empty") from None
-    header = [own_data.name(text) for text in header]
+    header = [complaints.class_name(text) for text in header]
     if twice := sorted(text for text, count in Counter(header).items() if text and count > 1):
-        raise SourceError(f"{file.name}: columns are there twice: {layout.some(twice)}")
+        raise SourceError(f"{file.name}: columns are there twice: {complaints.some(twice)}")
     return header, lines
-
-
-def _lines(file: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield line number and fields of each row that is not blank; blanks around fields do not count.
-
-    Raises:
-        SourceError: the file is missing, not UTF-8 text, or its quotes do not pair.
-    """
-    text = "\n".join(line.rstrip(" ") for line in layout.read_text(file).split("\n"))  # else a quote could not close
-    reader = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True, strict=True)
-    while True:
-        number = reader.line_num + 1  # of the row's first line; quoted fields may hold several
-        try:
-            fields = [field.strip() for field in next(reader)]
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise SourceError(f"{file.name}: line {number}: {error}") from error
-        if any(fields):
-            yield number, fields
 
 
 def _values(

@@ -17,8 +17,8 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from pipeline import layout
-from pipeline.layout import Faults
+from pipeline import complaints, layout
+from pipeline.complaints import Faults
 from pipeline.table import Dataset, SourceError, Table, relative_path
 
 DIGITS = 9  # of an id, at most: it fits 32 bits
@@ -59,6 +59,7 @@ def read(settings: Settings, root: Path) -> Dataset:
     faults = Faults(folder.name)
     images = _numbered(files["images.txt"], faults)
     attributes = dict(sorted(_numbered(files["attributes.txt"], faults).items()))
+    complaints.check_names(attributes.values(), faults, "attributes.txt")
     faults.stop()  # the other files are about these ids
     test = _test_part(files["train_test_split.txt"], images, faults)
     ids = sorted(images, key=lambda image: test.get(image, 0))  # stable: the order of images.txt within a part
@@ -102,7 +103,7 @@ def read(settings: Settings, root: Path) -> Dataset:
             "pairs": present.size,
             "lines_with_surplus_fields": {
                 "count": len(longer),
-                "first": [f"line {line}" for line in longer[: layout.SHOWN]],
+                "first": [f"line {line}" for line in longer[: complaints.SHOWN]],
             },
             "by_certainty": {
                 name: {"present": int((present & level).sum()), "absent": int((~present & level).sum())}
@@ -113,7 +114,7 @@ def read(settings: Settings, root: Path) -> Dataset:
             "present_but_unknown": int((present & ~scored).sum()),
         },
         "pictures": {
-            "missing": layout.counted(missing),
+            "missing": complaints.counted(missing),
             "in_no_list": len(there.difference(found)),
         },
         "warnings": warnings,
@@ -295,7 +296,7 @@ def _labels(
     ):
         for row in np.flatnonzero(cases.any(axis=1)):
             pairs = [str(attributes[column]) for column in np.flatnonzero(cases[row])]
-            faults.add(kind, f"image {images[row]}: {layout.some(pairs)}", path.name)
+            faults.add(kind, f"image {images[row]}: {complaints.some(pairs)}", path.name)
     table = np.empty((times.size, 2), np.int32)
     if cells:
         table[place] = np.concatenate(values)

@@ -8,8 +8,8 @@ import unicodedata
 from pathlib import Path
 from typing import Literal
 
-from pipeline import layout, own_data
-from pipeline.layout import Faults
+from pipeline import complaints, layout, own_data
+from pipeline.complaints import Faults
 from pipeline.own_data import WORDS, OwnData, Row
 from pipeline.table import Dataset, SourceError
 
@@ -47,7 +47,7 @@ def read(settings: Settings, root: Path) -> Dataset:
     if not settings.split_folders and words and words == tops:
         raise SourceError(f"prepare: split_folders: {', '.join(sorted(tops))} are no classes; set it to true")
     if settings.split_folders and (odd := sorted(tops - words)):
-        raise SourceError(f"prepare: split_folders: folders other than train, val and test: {layout.some(odd)}")
+        raise SourceError(f"prepare: split_folders: folders other than train, val and test: {complaints.some(odd)}")
 
     wanted = own_data.wanted(settings)
     rows: list[Row] = []
@@ -60,7 +60,7 @@ def read(settings: Settings, root: Path) -> Dataset:
         if len(parts) == 1:
             loose.append(picture)
             continue
-        label = own_data.name(parts[0])
+        label = complaints.class_name(parts[0])
         if wanted is not None and label not in wanted:
             left_out[label] = left_out.get(label, 0) + 1
             continue
@@ -68,28 +68,30 @@ def read(settings: Settings, root: Path) -> Dataset:
         rows.append(row)
         groups.setdefault((split, unicodedata.normalize("NFC", "/".join(parts[1:]))), []).append(row)
     if bare := sorted(set(wanted or ()) - {row.present[0] for row in rows}):
-        raise SourceError(f"prepare: classes: no picture in a folder of the name: {layout.some(bare)}")
+        raise SourceError(f"prepare: classes: no picture in a folder of the name: {complaints.some(bare)}")
     shared = [group for group in groups.values() if len({row.present for row in group}) > 1]
     if settings.same_name == "merge":
         rows = [row for group in groups.values() for row in _merged(folder, group, faults)]
 
     if loose and not rows:
-        raise SourceError(f"{folder.name}: no picture lies in a class's folder: {layout.some(loose)}")
+        raise SourceError(f"{folder.name}: no picture lies in a class's folder: {complaints.some(loose)}")
     data = own_data.dataset(
         settings, folder, rows, faults, classes=wanted, found=pictures, closed=False, exhaustive=False
     )
-    data.report["same_name"] = {"policy": settings.same_name, "names": len(shared)}
-    data.report["pictures_in_no_class_folder"] = layout.counted(loose)
+    alike = [group for group in shared if len({_size(folder / row.path) for row in group}) == 1]
+    data.report["same_name"] = {"policy": settings.same_name, "names": len(shared), "of_equal_size": len(alike)}
+    data.report["pictures_in_no_class_folder"] = complaints.counted(loose)
     data.report["folders_not_in_classes"] = left_out
     if words and not settings.split_folders:
-        beside = f"{layout.some(sorted(words))} beside {layout.some(sorted(tops - words))}"
+        beside = f"{complaints.some(sorted(words))} beside {complaints.some(sorted(tops - words))}"
         data.report["warnings"].append(f"folders called as splits are taken for classes: {beside}")
     if loose:
-        data.report["warnings"].append(
-            f"{len(loose)} pictures lie in no class's folder and were left out: {layout.some(loose)}"
-        )
+        lie = "lies in no class's folder and was" if len(loose) == 1 else "lie in no class's folder and were"
+        told = f"{complaints.number(len(loose), 'picture')} {lie} left out: {complaints.some(loose)}"
+        data.report["warnings"].append(told)
     if wanted is None and (bare := _bare(folder, pictures, 1 + settings.split_folders)):
-        data.report["warnings"].append(f"{len(bare)} folders hold no picture that is read: {layout.some(bare)}")
+        hold = f"{complaints.number(len(bare), 'folder')} {'holds' if len(bare) == 1 else 'hold'}"
+        data.report["warnings"].append(f"{hold} no picture that is read: {complaints.some(bare)}")
     return data
 
 
@@ -114,6 +116,14 @@ def _bare(folder: Path, pictures: list[str], depth: int) -> list[str]:
     filled = {"/".join(picture.split("/")[:depth]) for picture in pictures}
     places = (path for path in folder.glob("/".join(["[!.]*"] * depth)) if path.is_dir() and path.name != "__MACOSX")
     return sorted(name for path in places if (name := path.relative_to(folder).as_posix()) not in filled)
+
+
+def _size(file: Path) -> int | None:
+    """Return a file's bytes; None where it cannot be looked at."""
+    try:
+        return file.stat().st_size
+    except OSError:
+        return None
 
 
 def _merged(folder: Path, group: list[Row], faults: Faults) -> list[Row]:

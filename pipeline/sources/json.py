@@ -5,12 +5,14 @@ Source: ours.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline import layout, own_data
-from pipeline.layout import Faults
+from pipeline import complaints, layout, own_data
+from pipeline.complaints import Faults
 from pipeline.own_data import WORDS, OwnData, Row
 from pipeline.table import Dataset, SourceError
 
@@ -54,7 +56,7 @@ def read(settings: Settings, root: Path) -> Dataset:
     rows: list[Row] = []
     ignored: dict[str, None] = {}
     keys = {settings.path_key, settings.labels_key, settings.absent_key, settings.split_key}
-    for where, entry in entries(file):
+    for where, entry in entries(file, faults):
         if not isinstance(entry, dict):
             faults.add("entries are no objects", f"{where} ({type(entry).__name__})")
             continue
@@ -106,38 +108,66 @@ def fingerprint(settings: Settings, root: Path) -> str:
     return layout.state({Path(settings.file).name: folder / settings.file}, {".": folder})
 
 
-def entries(file: Path) -> Iterator[tuple[str, Any]]:
+def entries(file: Path, faults: Faults) -> Iterator[tuple[str, Any]]:
     """Read a list, or one entry a line.
 
     Args:
         file: The file.
+        faults: What is found wrong with single entries joins it: a line that is not JSON, an object with a key twice.
 
     Yields:
         Where the entry is, and what it holds.
 
     Raises:
-        SourceError: the file is missing, not UTF-8 text or not JSON, or an object has a key twice; or it is one object
-            about many images.
+        SourceError: the file is missing, not UTF-8 text, not JSON as a whole or in any line; or it is one object about
+            many images.
     """
     text = layout.read_text(file)
     if (keys := _one_object(text)) is not None:
         raise SourceError(
-            f"{file.name}: one object, with the keys {layout.some(keys)}; expected is a list of objects, or one object "
-            "a line, each with the path of a picture and its labels"
+            f"{file.name}: one object, with the keys {complaints.some(keys)}; expected is a list of objects, or one "
+            "object a line, each with the path of a picture and its labels"
         )
 
-    def load(text: str, where: str) -> Any:
-        try:
-            return json.loads(text, object_pairs_hook=_object)
-        except (ValueError, RecursionError) as error:
-            raise SourceError(f"{file.name}: {where}not JSON: {error}") from error
+    for where, entry in _list(file, text) if text.lstrip().startswith("[") else _lines(file, text, faults):
+        if isinstance(entry, _Twice):
+            faults.add("entries have a key twice", f"{where} {', '.join(map(repr, entry.keys_twice))}")
+        else:
+            yield where, entry
 
-    if text.lstrip().startswith("["):
-        yield from ((f"entry {number}", entry) for number, entry in enumerate(load(text, ""), start=1))
-        return
+
+def _list(file: Path, text: str) -> Iterator[tuple[str, Any]]:
+    """Yield the entries of a list.
+
+    Raises:
+        SourceError: it is not JSON.
+    """
+    try:
+        found = json.loads(text, object_pairs_hook=_object)
+    except (ValueError, RecursionError) as error:
+        raise SourceError(f"{file.name}: not JSON: {error}") from error
+    yield from ((f"entry {number}", entry) for number, entry in enumerate(found, start=1))
+
+
+def _lines(file: Path, text: str, faults: Faults) -> Iterator[tuple[str, Any]]:
+    """Yield the entries of lines that are JSON; the others are noted.
+
+    Raises:
+        SourceError: no line holds an object.
+    """
+    found: list[tuple[str, Any]] = []
+    wrong: list[str] = []
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
-            yield f"line {number}", load(line, f"line {number}: ")
+            try:
+                found.append((f"line {number}", json.loads(line, object_pairs_hook=_object)))
+            except (ValueError, RecursionError) as error:
+                wrong.append(f"line {number}: {error}")
+    if wrong and not any(isinstance(entry, dict) for _, entry in found):  # an object in several lines, or no JSON
+        raise SourceError(f"{file.name}: not JSON, as a list or by line: {wrong[0]}")
+    for told in wrong:
+        faults.add("lines are not JSON", told)
+    yield from found
 
 
 def _one_object(text: str) -> list[str] | None:
@@ -157,16 +187,19 @@ def _short(value: Any) -> str:
     return f"({text})" if len(text := repr(value)) <= SHOWN else f"({text[:SHOWN]}...)"
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object; the last of two equal keys would win otherwise.
+@dataclass(frozen=True)
+class _Twice:
+    """An object with keys twice, of which the last would win otherwise."""
 
-    Raises:
-        ValueError: a key is there twice.
-    """
+    keys_twice: tuple[str, ...]
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Twice:
+    """Return an object, or which keys it has twice."""
     result = dict(pairs)
-    if len(result) < len(pairs):
-        raise ValueError(f"a key is there twice in {dict(pairs)!r}")
-    return result
+    if len(result) == len(pairs):
+        return result
+    return _Twice(tuple(key for key, count in Counter(key for key, _ in pairs).items() if count > 1))
 
 
 def _names(value: Any) -> tuple[str, ...] | None:
@@ -174,4 +207,4 @@ def _names(value: Any) -> tuple[str, ...] | None:
     value = [value] if isinstance(value, str) else value
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         return None
-    return tuple(own_data.name(each) for each in value)
+    return tuple(complaints.class_name(each) for each in value)

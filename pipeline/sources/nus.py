@@ -20,8 +20,8 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from pipeline import layout
-from pipeline.layout import Faults
+from pipeline import complaints, layout
+from pipeline.complaints import Faults
 from pipeline.table import Dataset, SourceError, Table, relative_path
 
 PARTS = {"train": ("train", "Train"), "test": ("val", "Test")}  # part -> its name in arrays, in official files
@@ -132,7 +132,7 @@ def read(settings: Settings, root: Path) -> Dataset:
         "pictures": {
             "folder": place.name,
             "by_file_name_alone": flat,
-            "missing": layout.counted(missing),
+            "missing": complaints.counted(missing),
             "in_no_list": len(there.difference(found)),
         },
         "warnings": warnings,
@@ -215,12 +215,12 @@ def _files(folder: Path, settings: Settings) -> tuple[tuple[str, ...], str, dict
         Class names in column order, what gave them, and the files by name.
 
     Raises:
-        SourceError: a file is missing, or class names are missing or there twice.
+        SourceError: a file is missing, or class names are missing, cannot be used or are there twice.
     """
     files = (_array_files if settings.layout == "formatted" else _list_files)(folder)
     labels = {match[1] for name in files if (match := re.fullmatch(r"Labels_(.+)_(Train|Test)\.txt", name))}
     if settings.classes is not None:
-        names, named_by = [unicodedata.normalize("NFC", name) for name in settings.classes], "the setting `classes`"
+        names, named_by = [complaints.class_name(name) for name in settings.classes], "the setting `classes`"
     elif concepts := _find(folder, "ConceptsList/Concepts81.txt", "Concepts81.txt"):
         names, named_by = [" ".join(fields) for _, fields in layout.fields(concepts)], "Concepts81.txt"
         files["Concepts81.txt"] = concepts
@@ -231,8 +231,11 @@ def _files(folder: Path, settings: Settings) -> tuple[tuple[str, ...], str, dict
             f"prepare: classes: no Concepts81.txt with class names at or below {folder}, and nothing else that holds"
             " them: add it from the official ConceptsList, or list the names in column order"
         )
+    faults = Faults(folder.name)
+    complaints.check_names(names, faults, named_by)
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
-        raise SourceError(f"prepare: classes: {named_by} names {', '.join(repeated)} twice")
+        faults.join(SourceError(f"prepare: classes: {named_by} names {', '.join(repeated)} twice"))
+    faults.stop()
     if settings.layout == "official":
         wanted = {f"Labels_{name}_{suffix}.txt": name for name in names for _, suffix in PARTS.values()}
         absent = [name for name in wanted if name not in files]
@@ -240,7 +243,8 @@ def _files(folder: Path, settings: Settings) -> tuple[tuple[str, ...], str, dict
         if absent or over:
             raise SourceError(
                 f"{named_by} and the label files do not fit: {len(absent)} files are missing"
-                f" ({layout.some(absent) or 'none'}), {len(over)} concepts not named ({layout.some(over) or 'none'})"
+                f" ({complaints.some(absent) or 'none'}), {len(over)} concepts not named"
+                f" ({complaints.some(over) or 'none'})"
             )
         files = {name: path for name, path in files.items() if name in wanted or not name.startswith("Labels_")}
     return tuple(names), named_by, files
@@ -365,7 +369,7 @@ def _label_array(path: Path) -> np.ndarray:
         raise SourceError(f"{path.name} is {labels.dtype} of shape {labels.shape}, expected numbers, images x classes")
     present = labels == 1
     if len(wrong := np.argwhere(~present & (labels != 0))):
-        cells = [f"row {row}, column {column} is {labels[row, column]}" for row, column in wrong[: layout.SHOWN]]
+        cells = [f"row {row}, column {column} is {labels[row, column]}" for row, column in wrong[: complaints.SHOWN]]
         more = f" and {len(wrong) - len(cells)} more" if len(wrong) > len(cells) else ""
         raise SourceError(f"{path.name}: {len(wrong)} cells are neither 0 nor 1: {', '.join(cells)}{more}")
     return present.astype(np.int8)
@@ -449,7 +453,7 @@ def _label_file(path: Path) -> np.ndarray:
             for number, line in enumerate(lines, start=1)
             if line not in (b"", b"0", b"1")
         ]
-        raise SourceError(f"{path.name}: {len(wrong)} lines are neither 0 nor 1: {layout.some(wrong)}")
+        raise SourceError(f"{path.name}: {len(wrong)} lines are neither 0 nor 1: {complaints.some(wrong)}")
     return (np.frombuffer(b"".join(lines), np.uint8) - ord("0")).astype(np.int8)
 
 
@@ -499,6 +503,6 @@ def _file_names(paths: list[str]) -> list[str]:
     if twice := {name for name, count in Counter(names).items() if count > 1}:
         shared = [path for path, name in zip(paths, names, strict=True) if name in twice]
         raise SourceError(
-            f"all pictures lie in one folder, where {len(shared)} images share a file name: {layout.some(shared)}"
+            f"all pictures lie in one folder, where {len(shared)} images share a file name: {complaints.some(shared)}"
         )
     return names

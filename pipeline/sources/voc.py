@@ -21,9 +21,9 @@ import numpy as np
 from defusedxml import ElementTree
 from pydantic import Field
 
-from pipeline import layout
-from pipeline.layout import Faults
-from pipeline.table import Dataset, SourceError, Table
+from pipeline import complaints, layout
+from pipeline.complaints import Faults
+from pipeline.table import CONTROL, Dataset, SourceError, Table
 
 PARTS = ("train", "val")  # the official lists; their places are the numbers of `official`
 CLASSES = (
@@ -167,7 +167,7 @@ def read(settings: Settings, root: Path) -> Dataset:
         parts[part] = {
             "listed": int(of_part.sum()),
             "kept": int(here.sum()),
-            "skipped_without_positive": layout.counted(sorted(ids[row] for row in np.flatnonzero(of_part & ~kept))),
+            "skipped_without_positive": complaints.counted(sorted(ids[row] for row in np.flatnonzero(of_part & ~kept))),
             "difficult_cells": dict(zip(classes, difficult, strict=True)),
             "repeated_lines": repeated[part],
             "classes_listing_positives_only": bare[part],
@@ -249,8 +249,9 @@ def _present(values: np.ndarray, difficult: str) -> np.ndarray:
 
 
 def _wanted(wanted: list[str] | None, faults: Faults) -> tuple[str, ...]:
-    """Return the classes that the settings name, if any, each once and in NFC; repeated ones are noted."""
-    names = [unicodedata.normalize("NFC", name) for name in wanted or ()]
+    """Return the classes that the settings name, if any, each once; those unusable or repeated are noted."""
+    names = [complaints.class_name(name) for name in wanted or ()]
+    complaints.check_names(names, faults, "prepare: classes")
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         faults.join(SourceError(f"prepare: classes: {', '.join(repeated)} named twice"))
     return tuple(dict.fromkeys(names))
@@ -262,6 +263,8 @@ def _class_files(lists: Path, wanted: list[str] | None, faults: Faults) -> dict[
     for name in sorted(os.listdir(lists)):
         if match := re.fullmatch(r"(.+)_(train|val)\.txt", unicodedata.normalize("NFC", name)):
             found.setdefault(match[1], {})[match[2]] = lists / name
+    if not wanted:
+        complaints.check_names(sorted(found), faults, lists.name)
     names = _wanted(wanted, faults) or tuple(sorted(found))
     if not names:
         faults.join(SourceError(f"prepare: classes: no <class>_train.txt in {lists}"))
@@ -305,7 +308,7 @@ def _image_list(path: Path, faults: Faults) -> tuple[list[str], int]:
     for where, fields in lines or ():
         if len(fields) != 1:
             faults.add("lines are not one image id", f"{where} {' '.join(fields)!r}", path.name)
-        if re.search(r"[/\\\x00-\x1f]", fields[0]) or fields[0] in (".", ".."):
+        if re.search(r"[/\\]", fields[0]) or CONTROL.search(fields[0]) or fields[0] in (".", ".."):
             faults.add("ids are no plain file names", f"{where} {fields[0]!r}", path.name)
         else:
             ids[fields[0]] = None
@@ -406,7 +409,7 @@ def _annotations(folder: Path, ids: list[str], classes: tuple[str, ...], faults:
             continue
         size = [_number(content, f"size/{side}") for side in ("width", "height")]
         for number, thing in enumerate(content.findall("object"), start=1):  # direct children, no parts
-            label = unicodedata.normalize("NFC", (thing.findtext("name") or "").strip())
+            label = complaints.class_name(thing.findtext("name") or "")
             difficult = thing.findtext("difficult", "0").strip()
             if not label or difficult not in ("0", "1"):
                 what = "has no name" if not label else f"({label}) has difficult {difficult!r}, expected 0 or 1"

@@ -124,6 +124,32 @@ def test_a_score_far_below_the_baseline_is_an_arrow(drawn: list[Figure]) -> None
     assert drawn[1].axes[0].get_xlim()[0] < 20
 
 
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        ((55.6, 56.8), (53.7, 58.7)),
+        ((50.0, 60.0), (50.0, 60.0)),
+        ((98.0, 99.0), (95.0, 100.0)),
+        ((99.0, 100.5), (95.5, 100.5)),
+    ],
+)
+def test_a_narrow_range_is_widened_about_its_middle_but_not_past_the_top(
+    value: tuple[float, float], wanted: tuple[float, float]
+) -> None:
+    assert figures.widened(*value, 5.0, 100.0) == pytest.approx(wanted)
+
+
+def test_axes_of_scores_magnify_no_small_difference(drawn: list[Figure]) -> None:
+    rows = [Score(name, RED, [mean], mean, None) for name, mean in (("A", 56.8), ("B", 55.6))]
+    figures.scores([("S", rows, None, None)], x="x")
+    figures.curves([_line("A", [55.6, 56.8])], x="x", y="y", least=figures.POINTS)
+    figures.curves([_line("A", [0.1, 0.2])], x="x", y="y")
+    score, curve, other = (figure.axes[0] for figure in drawn)
+    for low, high in (score.get_xlim(), curve.get_ylim()):
+        assert high - low == pytest.approx(5) and low < 55.6 and high > 56.8
+    assert other.get_ylim()[1] < 1
+
+
 def test_names_at_the_lines_ends_do_not_overlap(drawn: list[Figure]) -> None:
     figures.curves([_line(f"method {n}", [50.0, 60 + 0.01 * n]) for n in range(12)], x="x", y="y")
     figure = drawn[0]

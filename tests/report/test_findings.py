@@ -1,11 +1,14 @@
 import copy
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pipeline.config import Params
-from pipeline.report import analyses, findings, tables
+from pipeline.report import analyses, caveats, findings, tables
 from pipeline.report.collect import Collected, collect
+from pipeline.table import Table
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +44,34 @@ def test_findings_are_computed(collected: Collected) -> None:
     assert "loses to the linear head that it started from, in test mAP, for 1 of 5 methods: IUN (-1.0 ± 0.0)" in text
     assert "LAC is better than PLC trained on at every one of 3 seeds, by 1.2 points" in text
     assert "LAC ends 1.5 points of test mAP above LAC (no queue) at one seed" in text
+
+
+@pytest.mark.parametrize(
+    ("images", "positives", "words"),
+    [
+        (47, (9, 10, 20), "With 47 test images and 1 of 3 classes below 10 positives, small differences mean nothing."),
+        (199, (50, 60, 70), "With 199 test images, small differences mean nothing."),
+        (200, (50, 60, 10), ""),
+        (
+            200,
+            (50, 60, 9),
+            "With 200 test images and 1 of 3 classes below 10 positives, small differences mean nothing.",
+        ),
+        (1000, (9, *[10] * 9), ""),  # a tenth
+    ],
+)
+def test_small_splits_are_said_to_be_small(
+    collected: Collected, images: int, positives: tuple[int, ...], words: str
+) -> None:
+    truth = np.zeros((images + 1, len(positives)), np.int8)
+    for column, count in enumerate(positives):
+        truth[:count, column] = 1
+    truth[images] = 1  # a training image
+    split = np.array([2] * images + [0], np.uint8)
+    names = tuple(f"c{n}" for n in range(len(positives)))
+    paths = tuple(f"{n}.png" for n in range(images + 1))
+    table = Table(names, paths, truth, np.ones(truth.shape, bool), split, (split == 2).astype(np.uint8))
+    assert caveats.caution(replace(collected.datasets[0], table=table)) == words
 
 
 def test_findings_follow_the_numbers(collected: Collected) -> None:

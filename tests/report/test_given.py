@@ -1,17 +1,22 @@
 """The page of data whose labels are not exhaustive."""
 
+import base64
+import io
 import json
+import re
 import statistics
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from pipeline import storage
 from pipeline.config import Params
-from pipeline.report import analyses, figures, findings, page, tables
+from pipeline.report import analyses, caveats, figures, findings, missed, page, tables
 from pipeline.report.collect import Collected, collect
 from pipeline.table import Table, read_table
 from tests.report.project import Plan, make_project
@@ -98,10 +103,15 @@ def test_the_summaries_are_marked_and_no_gap_is_invented(built: tuple[page.Repor
 
 def test_what_needs_truth_says_what_was_not_measured_and_what_to_do(built: tuple[page.Report, Reader]) -> None:
     sections = _sections(built[0].html)
-    for name in ("headline", "wasserstein", "audit"):
+    for name in ("headline", "audit", "rest"):
         assert "Not measured on digits: " in sections[name], name
-        assert "its labels are not exhaustive" in sections[name]
-        assert "label a small sample of the images fully and add it as val and test, in a csv with" in sections[name]
+        assert "nobody knows which of its unknown training labels are present" in sections[name]
+    words = built[1].words
+    advice = "Label a small sample of the images in full and make it val and test"
+    assert advice in sections["headline"] and words.count(advice) == 1
+    assert words.count("“How to get true scores” in section 1") == 3  # the head of the page, mAP and curves
+    assert "with “exhaustive: false”" in sections["headline"] and "exhaustive: true" not in words
+    assert sum(advice in line for line in built[0].markdown) == 1
     made = {*built[0].files.figures, *built[0].files.tables}
     assert not [name for name in made if "wasserstein" in name or "calibration" in name]
     assert "digits-landscape_1d" in made and "digits-landscape_2d" in made
@@ -171,7 +181,7 @@ def test_the_likeliest_missed_labels_of_the_first_seed_are_shown(
     mine = [row for row in rows if (row["stage"], row["key"]) == ("finetune", "digits-em_apl-0")]
     found = analyses.missed(collected, "digits")["finetune", "em_apl", ""]
     assert [(row["path"], row["class"]) for row in found] == [(row["path"], row["class"]) for row in mine]
-    words = _sections(built[0].html)["audit"]
+    words = _sections(built[0].html)["missed"]
     after = words.partition("EM+APL, fine-tuned Image Class Belief Probability ")[2]
     expected = [f"{row['path']} {row['class']} {float(row['belief']):.3f}" for row in mine[:10]]
     place = 0
@@ -179,6 +189,101 @@ def test_the_likeliest_missed_labels_of_the_first_seed_are_shown(
         place = after.index(line, place) + 1
     following = f"{mine[10]['path']} {mine[10]['class']} {float(mine[10]['belief']):.3f}"
     assert following not in after.partition("Image Class Belief")[0]
+
+
+def test_labels_that_more_methods_name_come_first() -> None:
+    def row(path: str, name: str, probability: float) -> dict[str, Any]:
+        return {"path": path, "class": name, "probability": probability, "belief": 0.0}
+
+    every = {
+        ("linear_init", "an", ""): [row("a", "cat", 0.9), row("b", "cat", 0.2), row("a", "dog", 0.4)],
+        ("linear_init", "em", ""): [row("b", "cat", 0.4), row("a", "dog", 0.6)],
+        ("linear_init", "em", "x"): [row("c", "dog", 0.9)],
+    }
+    assert [(found["path"], found["class"], found["arms"], found["probability"]) for found in missed.agreed(every)] == [
+        ("a", "dog", 2, 0.5),
+        ("b", "cat", 2, pytest.approx(0.3)),
+        ("a", "cat", 1, 0.9),
+        ("c", "dog", 1, 0.9),
+    ]
+
+
+def test_missed_labels_stand_open_near_the_top_with_what_is_given(
+    built: tuple[page.Report, Reader], collected: Collected, table: Table
+) -> None:
+    html = built[0].html
+    assert list(_sections(html))[:3] == ["headline", "missed", "map"]
+    part = html[html.index('<section id="missed"') :].partition("<details>")[0]
+    rows = missed.agreed(analyses.missed(collected, "digits"))
+    assert len(rows) > 12 and part.count('<th scope="row"') == 12
+    place = 0
+    for row in rows[:12]:
+        labels = table.truth[table.paths.index(row["path"])]
+        (given,) = (name for name, value in zip(table.classes, labels, strict=True) if value)
+        quoted = escape(given, quote=False).replace("'", "&#39;").replace('"', "&#34;")  # as Jinja writes them
+        text = f"{row['path']} <small>labelled {quoted}</small>"
+        place = part.index(text, place) + 1
+    assert len(built[0].files.tables["digits-missed_agreed"]) == len(rows)
+
+
+def _pictures(root: Path, count: int) -> None:
+    """Row n is one grey of its own: 3 * n."""
+    pixels = np.broadcast_to(np.arange(count, dtype=np.uint8)[:, None, None, None] * 3, (count, 8, 8, 3))
+    with storage.create_hdf5(root / "data/prepare/digits/images.h5") as file:
+        storage.put(file, "pixels", pixels, axes="image, height, width, channel (RGB)", units="0 to 255")
+
+
+def test_packed_pictures_are_shown_small_beside_missed_labels(
+    project: tuple[Path, Params], table: Table, built: tuple[page.Report, Reader]
+) -> None:
+    root, params = project
+    packed = root / "data/prepare/digits/images.h5"
+    try:
+        _pictures(root, 72)
+        html = page.build(collect(root, params)).html
+        _pictures(root, 71)
+        (lost,) = collect(root, params, partial=True).missing
+        packed.write_bytes(b"no HDF5")
+        with pytest.raises(storage.StorageError, match="data/prepare/digits/images.h5"):
+            collect(root, params)
+    finally:
+        packed.unlink()
+    assert lost.path.endswith("digits/images.h5") and "71 pictures for 72 rows" in lost.reason
+    found = re.findall(r'src="data:image/jpeg;base64,([^"]+)" width="72" height="72" alt="">([^ ]+) <small>', html)
+    assert len(found) == 36
+    for data, path in found:
+        image = np.asarray(Image.open(io.BytesIO(base64.b64decode(data))))
+        assert image.shape == (72, 72, 3) and abs(image.mean() - 3 * table.paths.index(path)) < 2
+    assert "image/jpeg" not in built[0].html and len(html) - len(built[0].html) < 200_000
+
+
+def test_sections_without_content_are_lines_of_the_last(collected: Collected) -> None:
+    few = replace(collected, landscapes=[], arms=[arm for arm in collected.arms if arm.stage != "lac"])
+    sections = _sections(page.build(few).html)
+    assert list(sections) == ["headline", "missed", "map", "curves", "audit", "data", "rest"]
+    for line in (
+        "Separation: Not measured on digits: ",
+        "Landscapes: Nothing to show: params.yaml asks for no such runs.",
+        "Second stage: Nothing to show: params.yaml asks for no such runs.",
+    ):
+        assert line in sections["rest"], line
+
+
+def test_without_runs_nothing_is_said_of_scores(collected: Collected) -> None:
+    words = Reader(page.build(replace(collected, arms=[], audits=[], wasserstein=[])).html).words
+    assert "labelled in full" not in words and MARK not in words and "How to get true scores" not in words
+
+
+def test_data_of_ones_own_have_no_official_lists(
+    project: tuple[Path, Params], built: tuple[page.Report, Reader]
+) -> None:
+    root, params = project
+    block = params.prepare["digits"]
+    for source, own in (("voc", False), ("json", True), ("folder", True), ("csv", True)):
+        found = collect(root, params.model_copy(update={"prepare": {"digits": block | {"source": source}}}))
+        assert found.datasets[0].own == own, source
+    assert "fficial" not in Reader(page.build(found).html).words
+    assert "in both official lists" in built[1].words and "Official test list" in built[1].words
 
 
 def test_beside_other_data_only_these_scores_are_marked(repository: Path, tmp_path: Path) -> None:
@@ -194,6 +299,9 @@ def test_beside_other_data_only_these_scores_are_marked(repository: Path, tmp_pa
     }  # fmt: skip
     assert "voc-linear_init-wasserstein" in made.files.figures
     assert "digits-linear_init-wasserstein" not in made.files.figures
+    sections = _sections(made.html)
+    assert "Not measured on digits" in sections["wasserstein"] and "curve of each" not in sections["wasserstein"]
+    assert "digits" in sections["missed"] and "voc" not in sections["missed"]
     words = Reader(made.html).words
     assert "Full labels" in words and "All given labels" in words and f"Scores of voc are {MARK}" not in words
 
@@ -215,6 +323,15 @@ def test_scores_against_full_labels_need_no_mark(collected: Collected) -> None:
     assert not any(row["given"] for row in rows) and "scores" not in tables.summary(rows)["digits"]["finetune"]["an"]
     text = "\n".join(findings.findings(full, rows, collected.datasets[0]))
     assert MARK not in text and "Not measured on digits" in text
+    made = page.build(full)
+    sections, words = _sections(made.html), Reader(made.html).words
+    said = "Val and test of digits are labelled in full: these scores are true ones."
+    assert words.count(said) == 3 and said in sections["headline"] and said in sections["map"]
+    for claim in ("Label a small sample", "How to get true scores", "as far as they can say it", MARK, "full labels"):
+        assert claim not in words, claim
+    for name in ("headline", "audit", "rest"):  # of train nobody knows
+        assert "Not measured on digits: " in sections[name], name
+    assert "With a linear head, no method that sees the same labels beats AN in test mAP: 58.0" in text  # 60.5 of AN
 
 
 def test_each_split_is_marked_by_itself(collected: Collected) -> None:
@@ -236,19 +353,22 @@ def test_each_split_is_marked_by_itself(collected: Collected) -> None:
     marked = {alt.startswith("Val"): f"({MARK})" in alt for alt in alts if "mAP" in alt}
     assert marked == {True: True, False: False}
     assert 'class="best"' in made.html
+    assert "Test of digits is labelled in full: its scores are true ones." in sections["map"]
+    assert "Label a small sample" in sections["headline"]
 
 
 def test_where_val_alone_was_labelled_fully_test_scores_are_marked(collected: Collected) -> None:
     found = scored_by(collected, "clean", "given")
     rows = tables.results(found)
     assert tables.summary(rows)["digits"]["finetune"]["an"]["scores"] == {"test": MARK}
-    first, *others = findings.findings(found, rows, found.datasets[0])
+    full, first, *others = findings.findings(found, rows, found.datasets[0])
+    assert full == "Val of digits is labelled in full: its scores are true ones."
     assert first.startswith(f"Test scores of digits are {MARK}: ")
     assert [f"({MARK})" in words for words in others if "test mAP" in words] == [True] * 2
 
 
 def test_words_are_marked_before_their_full_stop() -> None:
-    assert findings.marked("A is above B.", ["test"]) == f"A is above B ({MARK})."
-    assert findings.marked("mAP", ["val", "test"]) == f"mAP ({MARK})" and findings.marked("mAP.", []) == "mAP."
-    assert findings.marked("mAP.", ["val"]) == "mAP." and findings.marked("mAP", ["val"], ["val"]) == f"mAP ({MARK})"
-    assert findings.marked("mAP.", ["val"], ["val", "test"]) == f"mAP (val {MARK})."
+    assert caveats.marked("A is above B.", ["test"]) == f"A is above B ({MARK})."
+    assert caveats.marked("mAP", ["val", "test"]) == f"mAP ({MARK})" and caveats.marked("mAP.", []) == "mAP."
+    assert caveats.marked("mAP.", ["val"]) == "mAP." and caveats.marked("mAP", ["val"], ["val"]) == f"mAP ({MARK})"
+    assert caveats.marked("mAP.", ["val"], ["val", "test"]) == f"mAP (val {MARK})."

@@ -110,6 +110,7 @@ def test_every_section_is_there_in_order_and_the_menu_leads_to_it(built: tuple[P
     links = [value for tag, name, value in reader.attributes if (tag, name) == ("a", "href")]
     assert links == ["#headline", *(f"#{name}" for name in ids)]
     assert "Nothing is missing" in reader.words and "Nothing to show" not in reader.words
+    assert "labelled in full" not in reader.words  # as is everything here
 
 
 def test_images_are_described_and_tables_can_be_scrolled_by_keyboard(built: tuple[Path, Reader]) -> None:

@@ -10,8 +10,8 @@ from PIL import Image
 from pydantic import ValidationError
 
 from benchmarks import coco_prepare
+from pipeline.complaints import FaultyData
 from pipeline.images import decode
-from pipeline.layout import FaultyData
 from pipeline.single_positive import literature, split_rows
 from pipeline.sources import coco
 from pipeline.table import Dataset, SourceError
@@ -270,7 +270,11 @@ def test_a_box_that_cannot_be_used_is_told_and_leaves_no_trace(tmp_path, box):
     assert area[5] == offset[5] == [0, 0, 0]
     lost = [f"train2014/{name('train', 3)}", f"val2014/{name('val', 8)}"]
     assert data.report["boxes"] == {"used": 8, "unusable": {"count": 2, "first": lost}, "present_without_box": 1}
-    assert len(data.report["warnings"]) == 1 and ", ".join(lost) in data.report["warnings"][0]
+    why = "cannot be used, since numbers are missing or nothing lies within the picture"
+    assert data.report["warnings"] == [
+        f"2 boxes {why}: {', '.join(lost)}",
+        "1 present label has no box and counts as having no size",
+    ]
 
 
 @pytest.mark.parametrize("size", [{"width": None}, {"height": "30"}, {"width": 0}, {"height": -30}, {"width": 1e999}])
@@ -283,6 +287,31 @@ def test_boxes_in_a_picture_of_unknown_size_cannot_be_used(tmp_path, size):
     area, offset = measures(data)
     assert area[3] == offset[3] == [0, 0, 0] and data.report["boxes"]["unusable"]["count"] == 2
     np.testing.assert_allclose(area[:3] + area[4:], AREA[:3] + AREA[4:], rtol=1e-6)
+
+
+@pytest.mark.parametrize("crossed", [(1, 2, 0), (2, 0, 1), (0, 2, 1), (2, 1, 0)])
+def test_boxes_go_by_category_where_the_parts_list_categories_in_any_order(tmp_path, crossed):
+    tree(tmp_path)
+    val = boxed("val")
+    val["categories"] = [val["categories"][place] for place in crossed]
+    put(tmp_path, "train", boxed("train"))
+    put(tmp_path, "val", val)
+    data = read(tmp_path)
+    assert [int(path[-16:-4]) for path in data.table.paths] == IMAGES
+    assert data.table.truth.tolist() == [[int(size > 0) for size in row] for row in AREA]
+    area, offset = measures(data)
+    np.testing.assert_allclose(area, AREA, rtol=1e-6)
+    np.testing.assert_allclose(offset, OFFSET, rtol=1e-6)
+
+
+def test_a_box_lost_where_the_class_has_another_is_told_alone(tmp_path):
+    tree(tmp_path)
+    train = boxed("train")
+    train["annotations"][6]["bbox"] = None  # the larger of two stop signs of image 3
+    put(tmp_path, "train", train)
+    put(tmp_path, "val", boxed("val"))
+    why = "cannot be used, since numbers are missing or nothing lies within the picture"
+    assert read(tmp_path).report["warnings"] == [f"1 box {why}: train2014/{name('train', 3)}"]
 
 
 def test_labels_without_any_box_are_read(tmp_path):
@@ -360,40 +389,48 @@ def again(key: str, **values):
 
 
 FAULTS = {
-    "image twice": (again("images", file_name="x.jpg"), r"train2014\.json: 1 image ids are there twice: 9$"),
-    "category twice": (again("categories", name="x"), r"(?m)1 category ids are there twice: 13$"),
-    "category name twice": (again("categories", id=2), r"(?m)1 category names are there twice: stop sign$"),
-    "file of two images": (again("images", id=77), r"1 file names belong to several images: COCO_train2014_0+9\.jpg$"),
+    "image twice": (again("images", file_name="x.jpg"), r"train2014\.json: image ids are there twice: 9$"),
+    "category twice": (again("categories", name="x"), r"(?m)category ids are there twice: 13$"),
+    "category name twice": (again("categories", id=2), r"(?m)category names are there twice: stop sign$"),
+    "file of two images": (again("images", id=77), r"file names belong to several images: COCO_train2014_0+9\.jpg$"),
     "unknown image": (
         change("annotations", 0, image_id=4),
-        r"1 image ids of annotations are not in the file: 4 \(1 tim",
+        r"image ids of annotations are not in the file: 4 \(1 tim",
     ),
     "unknown category": (
         change("annotations", 0, category_id=2),
-        r"1 category ids of annotations are not in the file: 2 \(1 times\)$",
+        r"category ids of annotations are not in the file: 2 \(1 times\)$",
     ),
     "image without a file": (
         lambda content: content["images"][2].pop("file_name"),
-        r"1 images lack one of id \(int\), file_name \(str\): number 3$",
+        r"images lack one of id \(int\), file_name \(str\): number 3$",
     ),
     "id as text": (
         change("annotations", 4, image_id="9"),
-        r"1 annotations lack one of image_id \(int\), .*: number 5$",
+        r"annotations lack one of image_id \(int\), .*: number 5$",
     ),
     "crowd in words": (
         change("annotations", 1, iscrowd="no"),
-        r"1 annotations lack one of .*iscrowd \(int\): number 2$",
+        r"annotations lack one of .*iscrowd \(int\): number 2$",
     ),
-    "no object": (lambda content: content["annotations"].append(7), r"1 annotations lack one of .*: number 9$"),
+    "no object": (lambda content: content["annotations"].append(7), r"annotations lack one of .*: number 9$"),
     "file name that climbs": (
         change("images", 0, file_name="../x.jpg"),
-        r"1 images have no usable file_name: 9 \(path",
+        r"images have no usable file_name: 9 \(path",
+    ),
+    "file name that ends with a blank": (
+        change("images", 0, file_name="x.jpg "),
+        r"images have no usable file_name: 9 \(path 'x\.jpg ' ends with a blank\)$",
+    ),
+    "file name that is no text": (
+        change("images", 0, file_name="x\ud800.jpg"),
+        r"images have no usable file_name: 9 \('utf-8' codec",
     ),
     "no images": (lambda content: content.pop("images"), r"train2014\.json: has no list `images`, or an empty one$"),
     "no annotations": (lambda content: content["annotations"].clear(), r"has no list `annotations`, or an empty one$"),
     "no categories": (
         change("categories", 0, id=None),
-        r"(?m)1 categories lack one of id \(int\), name \(str\): number 1$",
+        r"(?m)categories lack one of id \(int\), name \(str\): number 1$",
     ),
 }
 
@@ -404,6 +441,50 @@ def test_a_faulty_file_is_named_with_what_is_wrong(tmp_path, edit, words):
     edit(content)
     put(tree(tmp_path), "train", content)
     with pytest.raises(SourceError, match=words):
+        read(tmp_path)
+
+
+NO_NAME = "names of classes are empty, padded or hold control characters"
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n", "a\x01b", "a\x7f", "\x85\x80", "a\tb", "\ud800"])
+@pytest.mark.parametrize("part", ["train", "val"])
+def test_a_category_that_cannot_name_a_class_is_told_with_what_else_is_wrong(tmp_path, part, text):
+    tree(tmp_path)
+    for each in ("train", "val"):
+        content = document(each, {"train": TRAIN, "val": VAL}[each], categories=CATEGORIES | {13: text})
+        if each == part:
+            content["annotations"][0]["image_id"] = 4
+        put(tmp_path, each, content)
+    with pytest.raises(FaultyData) as caught:
+        read(tmp_path)
+    shown = repr(unicodedata.normalize("NFC", text).strip())
+    assert sorted(str(caught.value).splitlines()) == sorted(
+        [
+            f"instances_{part}2014.json: image ids of annotations are not in the file: 4 (1 times)",
+            *(f"instances_{each}2014.json: {NO_NAME}: {shown}" for each in ("train", "val")),
+        ]
+    )
+
+
+@pytest.mark.parametrize("text", [" person", "person\n", "\u2003person\t"])
+def test_blanks_around_a_category_do_not_count(tmp_path, text):
+    tree(tmp_path)
+    put(tmp_path, "train", document("train", TRAIN, categories=CATEGORIES | {1: text}))
+    assert read(tmp_path).table.classes == ("stop sign", "person", "toothbrush")
+    put(tmp_path, "train", document("train", TRAIN, categories=CATEGORIES | {1: text, 13: "person"}))
+    with pytest.raises(SourceError, match="(?m)category names are there twice: person$"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("key", ["info", "annotations", "images"])
+def test_lists_in_lists_without_end_are_told(tmp_path, key):
+    content = document("train", TRAIN)
+    text = json.dumps(content | {key: "here"}).replace('"here"', "[" * 100_000 + "]" * 100_000)
+    (tree(tmp_path) / "annotations" / "instances_train2014.json").write_text(text)
+    with pytest.raises(
+        SourceError, match=r"train2014\.json: no whole JSON \(.* too deep to be read, at character \d+\)"
+    ):
         read(tmp_path)
 
 
@@ -424,15 +505,15 @@ def test_faults_of_both_parts_and_missing_pictures_are_told_at_once(tmp_path):
         read(tmp_path)
     train, val = "instances_train2014.json", "instances_val2014.json"
     assert str(caught.value).splitlines() == [
-        f"{train}: 1 annotations lack one of image_id (int), category_id (int), iscrowd (int): number 4",
-        f"{train}: 1 image ids are there twice: 9",
-        f"{train}: 1 images have no usable file_name: 100 (path '/root.jpg' is absolute)",
-        f"{train}: 1 category ids of annotations are not in the file: 2 (1 times)",
-        f"{val}: 1 categories lack one of id (int), name (str): number 1",
-        f"{val}: 1 categories differ from those of train: 13 (stop sign, None)",
-        f"{val}: 1 images are in the train part too: {name('train', 9)}",
-        f"train2014: 1 of 3 images have no file: {name('train', 3)}",
-        f"val2014: 1 of 2 images have no file: {name('val', 8)}",
+        f"{train}: annotations lack one of image_id (int), category_id (int), iscrowd (int): number 4",
+        f"{train}: image ids are there twice: 9",
+        f"{train}: images have no usable file_name: 100 (path '/root.jpg' is absolute)",
+        f"{train}: category ids of annotations are not in the file: 2 (1 times)",
+        f"{val}: categories lack one of id (int), name (str): number 1",
+        f"{val}: categories differ from those of train: 13 (stop sign, None)",
+        f"{val}: images are in the train part too: {name('train', 9)}",
+        f"train2014: images have no file: {name('train', 3)}",
+        f"val2014: images have no file: {name('val', 8)}",
     ]
     assert len(caught.value.every) == 9
 
@@ -448,7 +529,7 @@ def test_a_part_that_cannot_be_read_or_is_missing_does_not_hide_the_rest(tmp_pat
         read(tmp_path)
     lines = sorted(str(caught.value).splitlines())
     assert len(lines) == 3 and lines[0].startswith("instances_train2014.json: no whole JSON (")
-    assert lines[1] == "instances_val2014.json: 1 image ids of annotations are not in the file: 4 (1 times)"
+    assert lines[1] == "instances_val2014.json: image ids of annotations are not in the file: 4 (1 times)"
     assert lines[2].startswith("val2014: 1 of 1 images have no file: ")
     (tmp_path / "annotations" / "instances_val2014.json").unlink()
     (tmp_path / "train2014").rename(tmp_path / "elsewhere")
@@ -463,7 +544,7 @@ def test_a_part_that_cannot_be_read_or_is_missing_does_not_hide_the_rest(tmp_pat
 
 def test_pictures_of_endings_that_are_not_read_are_told(tmp_path):
     (tree(tmp_path) / "val2014" / "a.heic").touch()
-    words = "val2014: 1 pictures of endings that are not read were left out: a.heic"
+    words = "val2014: 1 picture of endings that are not read was left out: a.heic"
     assert read(tmp_path).report["warnings"] == [words]
 
 
@@ -494,9 +575,7 @@ def test_parts_that_do_not_fit_are_named(tmp_path):
     content = document("val", VAL)
     content["images"].append({"id": 9, "file_name": name("train", 9)})
     put(tmp_path, "val", content)
-    with pytest.raises(
-        SourceError, match=r"val2014\.json: 1 images are in the train part too: COCO_train2014_0+9\.jpg$"
-    ):
+    with pytest.raises(SourceError, match=r"val2014\.json: images are in the train part too: COCO_train2014_0+9\.jpg$"):
         read(tmp_path)
     put(tmp_path, "val", document("val", {70: [], 8: [(1, 1)]}))
     with pytest.raises(SourceError, match=r"val2014\.json: none of its 2 images has a present class"):

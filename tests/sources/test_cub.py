@@ -176,20 +176,20 @@ def test_surplus_fields_are_passed_over_and_counted(tmp_path, monkeypatch, block
 
 
 FAULTS = {
-    "three fields": ("2 1 1", "1 lines are not .*: line 4 '2 1 1'"),
+    "three fields": ("2 1 1", "lines are not .*: line 4 '2 1 1'"),
     "a word": ("2 one 1 4 2.1", "line 4 '2 one 1 4 2.1'"),
     "a minus": ("2 1 -1 4 2.1", "line 4 '2 1 -1 4 2.1'"),
     "a fraction": ("2 1 1.0 4 2.1", "line 4 '2 1 1.0 4 2.1'"),
     "neither 0 nor 1": ("2 1 2 4 2.1", "line 4 '2 1 2 4 2.1'"),
     "a long number": ("4294967298 1 1 4 2.1", "line 4 '4294967298 1 1 4 2.1'"),
     "no text": ("2 \xff 1 4 2.1", "line 4"),
-    "image unknown": ("7 1 1 4 2.1", r"1 lines are of images or .* lack: line 4 \(image 7, attribute 1\)$"),
+    "image unknown": ("7 1 1 4 2.1", r"lines are of images or .* lack: line 4 \(image 7, attribute 1\)$"),
     "attribute unknown": ("2 4 1 4 2.1", r"line 4 \(image 2, attribute 4\)"),
     "attribute 0": ("2 0 1 4 2.1", r"line 4 \(image 2, attribute 0\)"),
-    "blank": (" ", "1 images lack attributes: image 2: 1$"),
+    "blank": (" ", "images lack attributes: image 2: 1$"),
     "repeated": (
         "2 2 0 3 2.1",
-        r"1 images lack attributes: image 2: 1\n.*1 images have attributes more than once: image 2: 2$",
+        r"images lack attributes: image 2: 1\n.*images have attributes more than once: image 2: 2$",
     ),
 }
 
@@ -217,21 +217,21 @@ LISTS = {
     "id twice": (
         "images.txt",
         lambda t: t.replace(b"3 002", b"2 002"),
-        r"images\.txt: 1 lines are no new id with a name: images\.txt:3",
+        r"images\.txt: lines are no new id with a name: images\.txt:3",
     ),
     "no id": ("images.txt", lambda t: t.replace(b"3 002", b"x 002"), r"images\.txt:3 'x 002\.Auklet/Auklet_0009\.jpg'"),
     "id alone": ("images.txt", lambda t: t + b"5\n", r"images\.txt:6 '5'"),
     "path twice": (
         "images.txt",
         lambda t: t + b"13 002.Auklet/Auklet_0009.jpg\n",
-        r"images\.txt: 1 names are there twice: 002\.Auklet/",
+        r"images\.txt: names are there twice: 002\.Auklet/",
     ),
     "path outside": ("images.txt", lambda t: t.replace(b"002.A", b"../A"), r"no usable path: image 3: .* climbs"),
     "images empty": ("images.txt", lambda t: b"\n", r"images\.txt is empty"),
     "split value": (
         "train_test_split.txt",
         lambda t: t.replace(b"3 1", b"3 2"),
-        r"1 lines are not .*split\.txt:3 '3 2'",
+        r"lines are not .*split\.txt:3 '3 2'",
     ),
     "split unknown": ("train_test_split.txt", lambda t: t + b"5 1\n", r"split\.txt:6 '5 1'"),
     "split fields": ("train_test_split.txt", lambda t: t.replace(b"3 1", b"3 1 1"), r"split\.txt:3 '3 1 1'"),
@@ -239,12 +239,24 @@ LISTS = {
     "split missing": (
         "train_test_split.txt",
         lambda t: t.replace(b"12 0\n", b""),
-        r"train_test_split\.txt: 1 images of images\.txt are missing: 12",
+        r"train_test_split\.txt: images of images\.txt are missing: 12",
     ),
     "attribute twice": (
         "../attributes.txt",
         lambda t: t + b"3 has_x::y\n",
         r"no new id with a name: attributes\.txt:4",
+    ),
+    "attribute without a name": ("../attributes.txt", lambda t: t + b"4 \n", r"attributes\.txt:4 '4'"),
+    "attribute with a control character": (
+        "../attributes.txt",
+        lambda t: t.replace(b"dagger", b"dag\x01ger").replace(b"small", b"sm\xc2\x80all").replace(b"3 has", b"x has"),
+        r"(?m)new id with a name: attributes\.txt:3 'x .*\nattributes\.txt: names of classes are empty, padded or hold "
+        r"control characters: 'has_bill_shape::dag\\x01ger'$",
+    ),
+    "attributes with control characters": (
+        "../attributes.txt",
+        lambda t: t.replace(b"dagger", b"\x7f").replace(b"small", b"sm\xc2\x80all"),
+        r"txt: 2 names of classes are .*: 'has_bill_shape::\\x7f', 'has_size::sm\\x80all_\(5_-_9_in\)'$",
     ),
     "attribute unlabelled": (
         "../attributes.txt",
@@ -278,11 +290,11 @@ def test_faults_of_all_files_are_named_at_once(tmp_path):
         read(tmp_path)
     labels = "image_attribute_labels.txt"
     assert str(caught.value).splitlines() == [
-        "train_test_split.txt: 1 lines are not the id of an image of images.txt and 1 (training) or 0 (test):"
+        "train_test_split.txt: lines are not the id of an image of images.txt and 1 (training) or 0 (test):"
         " train_test_split.txt:4 '4 one'",
-        f"{labels}: 1 lines are not an image id, an attribute id, 1 or 0, and a certainty: line 4 '2 1 yes 4 2.1'",
-        f"{labels}: 1 images have attributes more than once: image 2: 2",
-        "images: 1 of 5 images have no file: 002.Auklet/Auklet_0009.jpg",
+        f"{labels}: lines are not an image id, an attribute id, 1 or 0, and a certainty: line 4 '2 1 yes 4 2.1'",
+        f"{labels}: images have attributes more than once: image 2: 2",
+        "images: images have no file: 002.Auklet/Auklet_0009.jpg",
     ]
     for name in ("images.txt", "../attributes.txt"):  # what ids there are decides what the others may say
         edit(inner / name, lambda text: text + b"nothing\n")
@@ -294,7 +306,7 @@ def test_faults_of_all_files_are_named_at_once(tmp_path):
 def test_missing_pictures_stop_the_run_or_are_left_to_the_packing(tmp_path):
     inner = tree(tmp_path)
     (inner / "images" / IMAGES[3][0]).unlink()
-    with pytest.raises(SourceError, match=r"images: 1 of 5 images have no file: 002\.Auklet/Auklet_0009\.jpg"):
+    with pytest.raises(SourceError, match=r"images: images have no file: 002\.Auklet/Auklet_0009\.jpg"):
         read(tmp_path)
     data = read(tmp_path, bad_images="drop")
     assert data.image(1) == inner / "images" / IMAGES[3][0] and len(data.table.paths) == 5
@@ -315,9 +327,7 @@ def test_pictures_in_no_list_are_counted_and_forms_of_names_meet(tmp_path):
 
 def test_pictures_that_are_not_read_are_told(tmp_path):
     (tree(tmp_path) / "images" / "001.Albatross" / "spare.HEIC").touch()
-    assert "1 pictures of endings that are not read were left out: 001.Albatross/spare.HEIC" in str(
-        read(tmp_path).report
-    )
+    assert "1 picture of endings that are not read was left out: 001.Albatross/spare.HEIC" in str(read(tmp_path).report)
 
 
 # ---------------------------------------------------------------------------------------------- where the folder is

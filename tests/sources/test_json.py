@@ -118,8 +118,16 @@ def test_other_keys(tmp_path):
 # ---------------------------------------------------------------------------------------------- faults
 FAULTS = {
     "no JSON": ("[{", {}, r"labels\.json: not JSON: .*line 1 column 3"),
-    "no JSON in a line": ('{"path": "a.jpg", "labels": []}\n{"path"', {}, r"labels\.json: line 2: not JSON: "),
-    "indented object": (encoder.dumps(ENTRIES[0], indent=1), {}, r"labels\.json: line 1: not JSON"),
+    "no JSON in a line": (
+        '{"path": "a.jpg", "labels": []}\n{"path"',
+        {},
+        r"labels\.json: lines are not JSON: line 2: Exp",
+    ),
+    "indented object": (
+        encoder.dumps(ENTRIES[0], indent=1),
+        {},
+        r"labels\.json: not JSON, as a list or by line: line 1: ",
+    ),
     "list within": (
         {"images": ENTRIES, "by": "x"},
         {},
@@ -128,14 +136,18 @@ FAULTS = {
     "list within, indented": (encoder.dumps({"images": ENTRIES}, indent=1), {}, r"one object, with the keys images;"),
     "paths to labels": ({"a.jpg": ["cat"], "b.jpg": "dog"}, {}, r"one object, with the keys a\.jpg, b\.jpg; expected"),
     "nested without end": ("[" * 100_000, {}, r"labels\.json: not JSON"),
-    "key twice": ('[{"path": "a.jpg", "labels": [], "path": "b.jpg"}]', {}, r"not JSON: a key is there twice"),
-    "no object": ([ENTRIES[0], ["b.jpg", "cat"]], {}, r"1 entries are no objects: entry 2 \(list\)"),
-    "no path": ([{"labels": []}], {}, r"1 entries have no text under 'path': entry 1 \(None\)$"),
-    "path of a number": ([{"path": 7, "labels": []}], {}, r"1 entries have no text under 'path': entry 1 \(7\)$"),
+    "key twice": (
+        '[{"path": "a.jpg", "labels": [], "path": "b.jpg"}]',
+        {},
+        r"labels\.json: entries have a key twice: entry 1 'path'$",
+    ),
+    "no object": ([ENTRIES[0], ["b.jpg", "cat"]], {}, r"entries are no objects: entry 2 \(list\)"),
+    "no path": ([{"labels": []}], {}, r"entries have no text under 'path': entry 1 \(None\)$"),
+    "path of a number": ([{"path": 7, "labels": []}], {}, r"entries have no text under 'path': entry 1 \(7\)$"),
     "no labels": (
         [{"path": "a.jpg"}],
         {},
-        r"1 entries have no name or list of names under 'labels': entry 1 \(None\)$",
+        r"entries have no name or list of names under 'labels': entry 1 \(None\)$",
     ),
     "labels of numbers": ([{"path": "a.jpg", "labels": [3]}], {}, r"list of names under 'labels': entry 1 \(\[3\]\)$"),
     "a long value": ([{"path": ["x" * 99], "labels": []}], {}, r"under 'path': entry 1 \(\['x{38}\.\.\.\)$"),
@@ -152,26 +164,26 @@ FAULTS = {
     "both": (
         [{"path": "a.jpg", "labels": ["cat", "dog"], "absent": ["dog"]}],
         {},
-        r"1 images have labels both present and absent: entry 1 dog",
+        r"images have labels both present and absent: entry 1 dog",
     ),
     "unknown label": (
         ENTRIES,
         {"classes": ["cat", "dog"]},
         r"labels are not in classes: entry 2 'bird', entry 4 'bird'",
     ),
-    "empty label": ([{"path": "a.jpg", "labels": [" "]}], {}, r"1 labels are no names: entry 1 ''"),
-    "label that is no text": ('[{"path": "a.jpg", "labels": ["\\ud800"]}]', {}, r"1 labels are no names: entry 1 "),
+    "empty label": ([{"path": "a.jpg", "labels": [" "]}], {}, r"labels are no names: entry 1 ''"),
+    "label that is no text": ('[{"path": "a.jpg", "labels": ["\\ud800"]}]', {}, r"labels are no names: entry 1 "),
     "path that is no text": (
         '[{"path": "\\ud800.jpg", "labels": ["x"]}]',
         {},
-        r"1 paths .* not UTF-8: entry 1 '\\ud800\.jpg'",
+        r"paths .* not UTF-8: entry 1 '\\ud800\.jpg'",
     ),
     "twice, other absent": (
         [*ENTRIES, ENTRIES[1] | {"absent": ["cat"]}],
         {},
         r"paths are there twice, with different labels or splits: entry 2 and entry 5 'b\.jpg'",
     ),
-    "no picture": ([*ENTRIES, {"path": "e.jpg", "labels": []}], {}, r"1 paths have no picture file: entry 5 'e\.jpg'"),
+    "no picture": ([*ENTRIES, {"path": "e.jpg", "labels": []}], {}, r"paths have no picture file: entry 5 'e\.jpg'"),
     "empty list": ([], {}, r"labels\.json: no image in it"),
     "empty file": ("", {}, r"labels\.json: no image in it"),
     "not text": (b"\xff\xfe", {}, r"labels\.json: cannot be read as UTF-8"),
@@ -189,9 +201,45 @@ def test_faults_in_lines_are_named_by_line(tmp_path):
     with pytest.raises(SourceError) as caught:
         read(tmp_path, "\n".join(lines))
     assert str(caught.value).split("\n") == [
-        "labels.json: 1 entries are no objects: line 7 (int)",
-        "labels.json: 1 paths have no picture file: line 6 'x.jpg'",
+        "labels.json: entries are no objects: line 7 (int)",
+        "labels.json: paths have no picture file: line 6 'x.jpg'",
     ]
+
+
+def test_all_kinds_of_mistakes_are_named_at_once(tmp_path):
+    entries = [
+        '{"path": "a.jpg", "labels": ["cat"], "no": ["cat"], "set": "train"}',
+        '{"path": "b.jpg", "labels": "dog", "labels": "cat", "set": "val"}',
+        '{"path": "c.jpg", "labels": [3], "set": "val"}',
+        '{"path": "gone.jpg", "labels": [" "], "set": "val"}',
+        '{"labels": ["cat"], "set": "val"}',
+        '{"path": "/a.jpg", "labels": ["cat"], "set": "holdout"}',
+        '"a.jpg"',
+        '{"path": "a.jpg", "labels": ["dog"], "set": "val"}',
+    ]
+    told = {
+        "entries have a key twice": "{2} 'labels'",
+        "entries have no name or list of names under 'labels'": "{3} ([3])",
+        "entries have no text under 'path'": "{5} (None)",
+        "values are none of train, val and test": "{6}, key set: 'holdout'",
+        "entries are no objects": "{7} (str)",
+        "images have labels both present and absent": "{1} cat",
+        "labels are no names": "{4} ''",
+        "paths cannot be used (write them from the folder of the pictures, such as dog/x.jpg)": "{6} path '/a.jpg' is "
+        "absolute",
+        "paths are there twice, with different labels or splits": "{1} and {8} 'a.jpg'",
+        "paths have no picture file": "{4} 'gone.jpg'",
+    }
+    for word, content in (("entry", f"[{','.join(entries)}]"), ("line", "\n".join(entries))):
+        where = [f"{word} {number}" for number in range(9)]
+        with pytest.raises(SourceError) as caught:
+            read(tmp_path, content, absent_key="no", split_key="set")
+        expected = [f"labels.json: {kind}: {what.format(*where)}" for kind, what in told.items()]
+        assert str(caught.value).split("\n") == expected
+    with pytest.raises(SourceError) as caught:
+        read(tmp_path, "\n".join([*entries, '{"path"', "]"]), absent_key="no", split_key="set")
+    assert len(str(caught.value).split("\n")) == len(told) + 1
+    assert "labels.json: 2 lines are not JSON: line 9: " in str(caught.value) and ", line 10: " in str(caught.value)
 
 
 # ---------------------------------------------------------------------------------------------- settings and state

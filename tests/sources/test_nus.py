@@ -168,6 +168,40 @@ def test_a_concept_named_twice_is_an_error(tmp_path, layout, tree):
         read(tmp_path, layout)
 
 
+NO_NAME = "names of classes are empty, padded or hold control characters"
+
+
+@BOTH
+@pytest.mark.parametrize("text", ["a\x02", "a\x7fb", "a\u0080"])
+def test_a_concept_that_cannot_name_a_class_is_an_error(tmp_path, layout, tree, text):
+    file = next(tree(tmp_path).rglob("Concepts81.txt"))
+    file.write_text(f"sky\n{text}\nwater\nsky\n", encoding="utf-8")
+    for ask in (nus.read, nus.fingerprint):
+        with pytest.raises(SourceError) as caught:
+            ask(settings(layout), tmp_path)
+        assert str(caught.value).splitlines() == [
+            f"Concepts81.txt: {NO_NAME}: {text!r}",
+            "prepare: classes: Concepts81.txt names sky twice",
+        ]
+
+
+@BOTH
+@pytest.mark.parametrize("text", ["", " ", "\n", "a\x01b", "a\tb", "\ud800"])
+def test_a_wanted_name_that_cannot_be_a_class_is_an_error(tmp_path, layout, tree, text):
+    tree(tmp_path)
+    with pytest.raises(SourceError) as caught:
+        read(tmp_path, layout, classes=["sky", text, "water"])
+    assert str(caught.value) == f"the setting `classes`: {NO_NAME}: {text.strip()!r}"
+    assert read(tmp_path, layout, classes=[" sky", "animal\n", "water"]).table.classes == CONCEPTS
+
+
+def test_label_files_of_a_name_that_cannot_be_a_class_are_told(tmp_path):
+    concepts = ("sky", " animal", "wa\x01ter")
+    next(official(tmp_path, concepts=concepts).rglob("Concepts81.txt")).unlink()
+    with pytest.raises(SourceError, match=rf"the names of the label files: 2 {NO_NAME}: ' animal', 'wa\\x01ter'$"):
+        read(tmp_path)
+
+
 def test_arrays_take_their_names_from_a_setting_or_say_what_is_needed(tmp_path):
     file = formatted(tmp_path) / "Concepts81.txt"
     assert read(tmp_path, "formatted", classes=["a", "b", "c"]).table.classes == ("a", "b", "c")
@@ -272,7 +306,7 @@ def test_paths_that_leave_the_folder_are_refused(tmp_path, layout, tree, path):
     else:
         np.save(tmp_path / "formatted_train_images.npy", np.array([path if "22" in name else name for name in TRAIN]))
         where = r"formatted_train_images\.npy row 2"
-    with pytest.raises(SourceError, match=f"1 images have no usable path: {where}: path"):
+    with pytest.raises(SourceError, match=f"images have no usable path: {where}: path"):
         read(tmp_path, layout)
 
 
@@ -304,7 +338,7 @@ def test_an_empty_list_is_an_error(tmp_path):
 @BOTH
 def test_an_image_in_both_parts_is_an_error(tmp_path, layout, tree):
     tree(tmp_path, test=TEST | {"zoo/0007_33.jpg": (0, 1, 0)})
-    with pytest.raises(SourceError, match=r"1 images are in the train and in the test part: zoo/0007_33\.jpg"):
+    with pytest.raises(SourceError, match=r"images are in the train and in the test part: zoo/0007_33\.jpg"):
         read(tmp_path, layout)
 
 
@@ -318,7 +352,7 @@ def test_an_image_listed_again_counts_once_unless_labels_differ(tmp_path):
     assert list(labels(data).items()) == [*TRAIN.items(), *TEST.items()]
     assert data.report["parts"]["train"] == {"listed": 6, "repeated": 2, "without_positive": 1}
     np.save(tmp_path / "formatted_train_labels.npy", np.array([*values[:5], (0, 0, 0)]))
-    with pytest.raises(SourceError, match=r"1 images of train are listed again with other labels: zoo/0007_33\.jpg"):
+    with pytest.raises(SourceError, match=r"images of train are listed again with other labels: zoo/0007_33\.jpg"):
         read(tmp_path, "formatted")
 
 
@@ -331,11 +365,11 @@ def test_faults_of_all_lists_are_named_at_once(tmp_path):
     with pytest.raises(SourceError) as caught:
         read(tmp_path)
     assert sorted(str(caught.value).splitlines()) == [
-        "Flickr: 1 of 6 images have no file: beach/0001_27.jpg",
+        "Flickr: images have no file: beach/0001_27.jpg",
         "Labels_sky_Train.txt: 1 lines are neither 0 nor 1: Labels_sky_Train.txt:1 is 'yes1'",
         "Labels_water_Test.txt: 1 lines are neither 0 nor 1: Labels_water_Test.txt:4 is '2'",
-        f"{tmp_path.name}: 1 images are in the train and in the test part: zoo/0007_33.jpg",
-        f"{tmp_path.name}: 1 label files do not hold one label for each of the 3 images of TestImagelist.txt:"
+        f"{tmp_path.name}: images are in the train and in the test part: zoo/0007_33.jpg",
+        f"{tmp_path.name}: label files do not hold one label for each of the 3 images of TestImagelist.txt:"
         " Labels_animal_Test.txt (4)",
     ]
 
@@ -351,8 +385,8 @@ def test_faults_of_all_arrays_are_named_at_once(tmp_path):
     for words in (
         "formatted_train_labels.npy has 4 rows and 2 columns, but there are 4 images",
         "formatted_val_labels.npy: cannot be read as a NumPy array",
-        "formatted_train_images.npy: 1 images have no usable path: formatted_train_images.npy row 3",
-        "Flickr: 1 of 2 images have no file: zoo/0002_31.jpg",
+        "formatted_train_images.npy: images have no usable path: formatted_train_images.npy row 3",
+        "Flickr: images have no file: zoo/0002_31.jpg",
     ):
         assert sum(words in line for line in str(caught.value).splitlines()) == 1, words
     assert len(str(caught.value).splitlines()) == 4
@@ -443,7 +477,7 @@ def test_missing_pictures_stop_the_run_or_are_left_to_the_packing(tmp_path, layo
 
 def test_pictures_that_are_not_read_are_told(tmp_path):
     (official(tmp_path) / "Flickr" / "zoo" / "spare.HEIC").touch()
-    assert read(tmp_path).report["warnings"][-1].endswith("endings that are not read were left out: zoo/spare.HEIC")
+    assert read(tmp_path).report["warnings"][-1].endswith("endings that are not read was left out: zoo/spare.HEIC")
 
 
 def test_a_copy_with_all_pictures_in_one_folder_goes_by_file_name(tmp_path):

@@ -1,4 +1,5 @@
 import io
+import re
 import unicodedata
 from pathlib import Path
 
@@ -7,8 +8,8 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 
+from pipeline.complaints import FaultyData
 from pipeline.images import decode
-from pipeline.layout import FaultyData
 from pipeline.single_positive import split_rows
 from pipeline.sources import voc
 from pipeline.table import Dataset, SourceError
@@ -193,42 +194,42 @@ FAULTS = {
     "id missing": (
         "cat_train.txt",
         lambda t: t.replace(b"2008_000007  1\n", b""),
-        r"cat_train\.txt: 1 of the 5 ids of train\.txt are missing: 2008_000007",
+        r"cat_train\.txt: ids of train\.txt are missing: 2008_000007",
     ),
     "id unknown": (
         "cat_val.txt",
         lambda t: t + b"2010_000001 -1\n",
-        r"^cat_val\.txt: 1 ids are not in val\.txt: line 4 2010_000001$",
+        r"^cat_val\.txt: ids are not in val\.txt: line 4 2010_000001$",
     ),
     "id of the other part": (
         "cat_val.txt",
         lambda t: t + b"2008_000010 -1\n",
-        r"^cat_val\.txt: 1 ids are not in val\.txt: line 4 2008_000010$",
+        r"^cat_val\.txt: ids are not in val\.txt: line 4 2008_000010$",
     ),
     "value": (
         "dog_train.txt",
         lambda t: t.replace(b"2008_000005  0", b"2008_000005  2"),
-        r"^dog_train\.txt: 1 labels are not 1, 0 or -1: line 4 2008_000005 '2'$",
+        r"^dog_train\.txt: labels are not 1, 0 or -1: line 4 2008_000005 '2'$",
     ),
     "value in words": (
         "dog_train.txt",
         lambda t: t.replace(b"2008_000005  0", b"2008_000005 yes"),
-        r"^dog_train\.txt: 1 labels are not 1, 0 or -1: line 4 2008_000005 'yes'$",
+        r"^dog_train\.txt: labels are not 1, 0 or -1: line 4 2008_000005 'yes'$",
     ),
     "three fields": (
         "dog_train.txt",
         lambda t: t.replace(b"2008_000005  0", b"2008_000005 0 0"),
-        r"^dog_train\.txt: 1 lines are not an id and a label: line 4 '2008_000005 0 0'$",
+        r"^dog_train\.txt: lines are not an id and a label: line 4 '2008_000005 0 0'$",
     ),
     "label lost on one line": (
         "dog_train.txt",
         lambda t: t.replace(b"2008_000005  0", b"2008_000005"),
-        r"^dog_train\.txt: 1 lines are not an id and a label: line 4 '2008_000005'$",
+        r"^dog_train\.txt: lines are not an id and a label: line 4 '2008_000005'$",
     ),
     "labels lost but one": (
         "dog_val.txt",
         lambda t: b"2009_000004\n2009_000003 -1\n",
-        r"^dog_val\.txt: 1 lines are not an id alone, as the first is: line 2 '2009_000003 -1'$",
+        r"^dog_val\.txt: lines are not an id alone, as the first is: line 2 '2009_000003 -1'$",
     ),
     "all labels lost": (
         "dog_val.txt",
@@ -238,23 +239,23 @@ FAULTS = {
     "two labels": (
         "bird_train.txt",
         lambda t: t + b"2008_000010 -1\n",
-        r"^bird_train\.txt: 1 ids have another label above: line 6 2008_000010 -1, not 1$",
+        r"^bird_train\.txt: ids have another label above: line 6 2008_000010 -1, not 1$",
     ),
     "train list with labels": (
         "train.txt",
         lambda t: t.replace(b"10\n", b"10 1\n"),
-        r"^train\.txt: 1 lines are not one image id: line 1 '2008_000010 1'$",
+        r"^train\.txt: lines are not one image id: line 1 '2008_000010 1'$",
     ),
     "train list empty": ("train.txt", lambda t: b"\n\n", r"^train\.txt lists no image$"),
     "id that climbs": (
         "train.txt",
         lambda t: t + b"../../etc/passwd\n",
-        r"^train\.txt: 1 ids are no plain file names: line 6 '\.\./\.\./etc/passwd'$",
+        r"^train\.txt: ids are no plain file names: line 6 '\.\./\.\./etc/passwd'$",
     ),
     "image in both": (
         "val.txt",
         lambda t: t + b"2008_000010\n",
-        r"(?m)^val\.txt: 1 images are in train\.txt too: 2008_000010$",
+        r"(?m)^val\.txt: images are in train\.txt too: 2008_000010$",
     ),
     "not text": ("cat_train.txt", lambda t: b"\xff\xfe\x00\x01", r"cat_train\.txt: cannot be read as UTF-8"),
 }
@@ -277,7 +278,7 @@ def test_a_missing_image_list_is_named(tmp_path, name):
 
 def test_a_class_with_one_list_only_is_named(tmp_path):
     (tree(tmp_path) / "ImageSets" / "Main" / "cat_val.txt").unlink()
-    with pytest.raises(SourceError, match=r"1 class lists are missing \(complete are: bird, dog\): cat_val\.txt$"):
+    with pytest.raises(SourceError, match=r"class lists are missing \(complete are: bird, dog\): cat_val\.txt$"):
         read(tmp_path)
 
 
@@ -288,6 +289,47 @@ def test_wanted_classes_without_lists_are_named(tmp_path):
         read(tmp_path, classes=["Cat"])
     with pytest.raises(SourceError, match="dog named twice"):
         read(tmp_path, classes=["dog", "cat", "dog"])
+
+
+NO_NAME = "names of classes are empty, padded or hold control characters"
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n", "a\x01b", "a\x7f", "a\tb", "\ud800"])
+@pytest.mark.parametrize("how", ["lists", "annotations"])
+def test_a_wanted_name_that_cannot_be_a_class_is_told_with_what_else_is_wrong(tmp_path, how, text):
+    folder = annotated(tree(tmp_path))
+    (folder / "JPEGImages" / "2008_000001.jpg").unlink()
+    with pytest.raises(SourceError) as caught:
+        read(tmp_path, labels=how, classes=["cat", text, "bird", "dog"])
+    lines = str(caught.value).splitlines()
+    assert f"prepare: classes: {NO_NAME}: {text.strip()!r}" in lines
+    assert "JPEGImages: images have no file: 2008_000001" in lines
+    assert len(lines) == (3 if how == "lists" else 2)  # it has no class lists either
+
+
+@pytest.mark.parametrize("how", ["lists", "annotations"])
+def test_blanks_around_a_wanted_name_do_not_count(tmp_path, how):
+    annotated(tree(tmp_path))
+    data = read(tmp_path, labels=how, classes=["bird ", "cat", " dog\n"])
+    assert data.table.classes == CLASSES and labels(data) == PLAIN
+    with pytest.raises(SourceError, match="dog named twice"):
+        read(tmp_path, labels=how, classes=["bird", "cat", "dog", " dog"])
+
+
+@pytest.mark.parametrize("text", [" dog", "dog\u2003", "a\x01", "a\x85b"])
+def test_class_lists_of_a_name_that_cannot_be_a_class_are_told(tmp_path, text):
+    tree(tmp_path, classes=("bird", "cat", text))
+    for ask in (voc.read, voc.fingerprint):
+        with pytest.raises(SourceError, match=re.escape(f"Main: {NO_NAME}: {text!r}") + "$"):
+            ask(settings(), tmp_path)
+    assert read(tmp_path, classes=["bird", "cat"]).table.classes == ("bird", "cat")
+
+
+@pytest.mark.parametrize("text", ["a\x7fb", "a\x9f", "a/b", "a\\b", "a\x01"])
+def test_an_id_that_is_no_plain_file_name_is_told(tmp_path, text):
+    edit(tree(tmp_path), "val.txt", lambda data: data + f"{text}\n".encode())
+    with pytest.raises(SourceError, match=re.escape(f"val.txt: ids are no plain file names: line 4 {text!r}")):
+        read(tmp_path)
 
 
 def test_a_tree_without_class_lists_is_an_error(tmp_path):
@@ -578,8 +620,19 @@ def test_the_largest_and_the_most_central_box_of_each_class(tmp_path, how):
         found = data.report["boxes"]
         assert (found["used"], found["present_without_box"]) == (6, 2)
         assert sorted(found["unusable"]["first"]) == lost["first"] and found["unusable"]["count"] == 2
-        assert "2 boxes cannot be used" in data.report["warnings"][0]
-        assert "2 present labels have no box" in data.report["warnings"][0]
+        assert data.report["warnings"][0].startswith("2 boxes cannot be used")
+        assert data.report["warnings"][1:] == ["2 present labels have no box and count as having no size"]
+
+
+def test_labels_without_a_box_are_told_alone_where_all_boxes_are_sound(tmp_path):
+    sound = BOXES | {"2008_000007": boxed("cat", 0, 11, 1, 30, 15), "2008_000001": boxed("dog", 0, 1, 1, 9, 9)}
+    data = read(with_boxes(tmp_path, sound))
+    assert data.report["boxes"]["unusable"]["count"] == 0
+    assert data.report["warnings"] == ["1 present label has no box and counts as having no size"]  # dog of 000007
+    data = read(with_boxes(tmp_path / "b", sound | {"2008_000001": "", "2009_000009": boxed("dog", 0, *WHOLE)}))
+    assert data.report["warnings"] == ["2 present labels have no box and count as having no size"]
+    data = read(with_boxes(tmp_path / "c", sound | {"2008_000007": sound["2008_000007"] + boxed("dog", 0, *WHOLE)}))
+    assert data.report["warnings"] == []
 
 
 @pytest.mark.parametrize("how", ["lists", "annotations"])
@@ -641,7 +694,7 @@ def test_labels_of_lists_do_not_depend_on_annotations(tmp_path):
     (tmp_path / "Annotations" / "2008_000005.xml").write_text("<annotation>")
     data = read(tmp_path)
     assert labels(data) == PLAIN and data.objects is None
-    for words in ("1 of 8 images have no file: 2008_000007", "2008_000005.xml: cannot be read as XML"):
+    for words in ("images have no file: 2008_000007", "2008_000005.xml: cannot be read as XML"):
         assert words in data.report["boxes"] and words in data.report["warnings"][0]
 
 
@@ -666,15 +719,15 @@ def test_all_faults_of_lists_and_pictures_are_told_at_once(tmp_path):
     (folder / "JPEGImages" / "2009_000003.png").touch()
     lines = told(folder)
     assert {line for line in lines if "UTF-8" not in line} == {
-        "Main: 1 class lists are missing (complete are: bird, dog): cat_val.txt",
-        "val.txt: 1 lines are not one image id: line 4 '2010_000001 1'",
-        "bird_val.txt: 1 ids have another label above: line 5 2010_000001 1, not -1",
-        "bird_val.txt: 1 ids are not in val.txt: line 6 2010_000002",
-        "dog_train.txt: 1 labels are not 1, 0 or -1: line 1 2008_000010 '5'",
-        "dog_train.txt: 1 of the 5 ids of train.txt are missing: 2008_000007",
-        "dog_val.txt: 1 lines are not an id and a label: line 4 '2010_000001 -1 x'",
-        "JPEGImages: 1 of 4 images have no file: 2008_000001",
-        "JPEGImages: 1 images have several files: 2009_000003.jpg = 2009_000003.png",
+        "Main: class lists are missing (complete are: bird, dog): cat_val.txt",
+        "val.txt: lines are not one image id: line 4 '2010_000001 1'",
+        "bird_val.txt: ids have another label above: line 5 2010_000001 1, not -1",
+        "bird_val.txt: ids are not in val.txt: line 6 2010_000002",
+        "dog_train.txt: labels are not 1, 0 or -1: line 1 2008_000010 '5'",
+        "dog_train.txt: ids of train.txt are missing: 2008_000007",
+        "dog_val.txt: lines are not an id and a label: line 4 '2010_000001 -1 x'",
+        "JPEGImages: images have no file: 2008_000001",
+        "JPEGImages: images have several files: 2009_000003.jpg = 2009_000003.png",
     }
     assert len(lines) == 10 and any(line.startswith("bird_train.txt: cannot be read as UTF-8") for line in lines)
     with pytest.raises(SourceError) as caught:
@@ -689,7 +742,7 @@ def test_a_missing_image_list_stops_that_list_only(tmp_path):
     edit(folder, "cat_train.txt", lambda data: data.replace(b" 1\n", b" 7\n"))
     assert told(folder) == {
         f"train.txt is missing in {folder / 'ImageSets' / 'Main'}",
-        "cat_val.txt: 1 ids are not in val.txt: line 4 2010_000001",
+        "cat_val.txt: ids are not in val.txt: line 4 2010_000001",
         "cat_train.txt: 2 labels are not 1, 0 or -1: line 2 2008_000002 '7', line 3 2008_000007 '7'",
     }
 
@@ -704,11 +757,11 @@ def test_faults_of_annotations_of_both_parts_lists_and_pictures_are_told_at_once
     lines = told(folder, labels="annotations", classes=["bird", "cat", "dog", "cat"])
     assert {line for line in lines if "XML" not in line} == {
         "prepare: classes: cat named twice",
-        "val.txt: 1 lines are not one image id: line 4 'a b'",
+        "val.txt: lines are not one image id: line 4 'a b'",
         "Annotations: 2 of 9 images have no file: 2008_000002, a",
-        "Annotations: 1 names are no class (name all of them under `classes`): 'zebra' in 1 objects, first in "
+        "Annotations: names are no class (name all of them under `classes`): 'zebra' in 1 objects, first in "
         "2009_000009.xml",
-        "JPEGImages: 1 of 3 images have no file: 2008_000001",
+        "JPEGImages: images have no file: 2008_000001",
     }
     (faults,) = (line for line in lines if "XML" in line)
     assert faults.startswith("Annotations: 2 faults: 2008_000010.xml: object 1 (bird) has difficult '2'")
@@ -727,7 +780,7 @@ def test_every_fault_is_at_hand_where_a_message_shows_some(tmp_path):
 
 def test_pictures_of_endings_that_are_not_read_are_told(tmp_path):
     (tree(tmp_path) / "JPEGImages" / "2012_1.HEIC").touch()
-    assert read(tmp_path).report["warnings"] == ["1 pictures of endings that are not read were left out: 2012_1.HEIC"]
+    assert read(tmp_path).report["warnings"] == ["1 picture of endings that are not read was left out: 2012_1.HEIC"]
 
 
 # ---------------------------------------------------------------------------------------------- unusable pictures
@@ -793,7 +846,7 @@ def test_the_fingerprint_counts_the_annotations_that_are_read(tmp_path):
     assert voc.fingerprint(settings(), tmp_path) != of_lists, "boxes are read beside lists too"
     assert state() != before
     (tmp_path / "Annotations" / "2008_000005.xml").unlink()
-    with pytest.raises(SourceError, match="Annotations: 1 of 8 images have no file: 2008_000005"):
+    with pytest.raises(SourceError, match="Annotations: images have no file: 2008_000005"):
         state()
     assert voc.fingerprint(settings(), tmp_path) != of_lists
 

@@ -313,7 +313,7 @@ def test_lists_that_cannot_be_read_are_told_before_dvc_deletes_anything(
     assert check.data_problems(project, params) == []
     (project / "raw/ImageSets/Main/cat_val.txt").write_text("val_0 1\nval_1 5\n")
     label, ids = check.data_problems(project, params)
-    assert label == "prepare.digits: cat_val.txt: 1 labels are not 1, 0 or -1: line 2 val_1 '5'"
+    assert label == "prepare.digits: cat_val.txt: labels are not 1, 0 or -1: line 2 val_1 '5'"
     assert ids.startswith("prepare.digits: cat_val.txt: 8 of the 10 ids of val.txt are missing: val_2, ")
     edit(project, {"prepare/digits/val_fraction": 0.01})
     shutil.rmtree(project / "raw")
@@ -542,6 +542,23 @@ def test_rows_that_simulate_or_training_would_refuse_are_told_first(project: Pat
     ]
 
 
+def test_a_biased_draw_of_drawn_pictures_is_checked_too(project: Path) -> None:
+    def problems(bias: dict[str, Any]) -> list[str]:
+        edit(project, {"simulate/default/bias": bias})
+        return check.data_problems(project, config.load(project / "params.yaml"))
+
+    assert problems({"kind": "size", "power": 1.0})[0].startswith("simulate.bias: size needs boxes")
+    table = {"kind": "table", "file": "w.csv"}
+    (project / "w.csv").write_text("class,weight\n" + "".join(f"digit_{digit},1\n" for digit in range(10)))
+    assert problems(table) == []
+    report = project / "data" / "simulate" / "digits" / "report.json"
+    storage.write_json(report, {"bias": {"kind": "table", "file_sha256": "0" * 64}})
+    assert problems(table) == ["simulate.bias.file: w.csv changed since simulate ran: dvc repro -f simulate@digits"]
+    (project / "w.csv").write_text("class,weight\ndigit_0,1\n")
+    (problem,) = problems(table)
+    assert problem.startswith("simulate.bias: w.csv: 9 classes have no weight")
+
+
 def test_a_biased_draw_that_cannot_be_made_is_told_first(project: Path) -> None:
     raw_data(project / "raw")
     edit(project, {"prepare/digits": VOC | {"root": "raw"}})
@@ -551,12 +568,15 @@ def test_a_biased_draw_that_cannot_be_made_is_told_first(project: Path) -> None:
         return check.data_problems(project, config.load(project / "params.yaml"))
 
     assert problems({"kind": "frequency", "power": 1.0}) == []
-    assert problems({"kind": "size", "power": 1.0}) == ["simulate.bias: size, but the source reads no boxes"]
+    assert problems({"kind": "size", "power": 1.0}) == [
+        "simulate.bias: size needs boxes, and the data gave none (VOC has them in Annotations/, COCO in bbox; or weigh "
+        "by frequency or a table)"
+    ]
     table = {"kind": "table", "file": "w.csv"}
     assert problems(table) == ["simulate.bias.file: no file w.csv"]
     (project / "w.csv").write_text("class,weight\nzebra,1\n")
     first, *_ = problems(table)
-    assert first == "simulate.bias: w.csv: 1 classes are not in the table: line 2 'zebra'"
+    assert first == "simulate.bias: w.csv: classes are not in the dataset: line 2 'zebra'"
 
     settings = voc.Settings.model_validate(VOC | {"root": "raw"})
     found = voc.read(settings, project).table

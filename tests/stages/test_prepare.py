@@ -33,6 +33,7 @@ VOC = {
     "val_fraction": 0.2,
     "split_seed": 1200,
 }
+REMEDY = r"leave them out: prepare\.pets\.bad_images: drop; see all: spml check-data pets"
 FILES = ("table.h5", "images.h5", "report.json", "summary.md")
 
 
@@ -161,6 +162,11 @@ def spoil_list(raw: Path) -> None:
     (raw / "ImageSets" / "Main" / "dog_val.txt").write_text("img_5  1\n")
 
 
+def spoil_all(raw: Path) -> None:
+    for picture in (raw / "JPEGImages").iterdir():
+        picture.write_bytes(b"no picture")
+
+
 def remove_picture(raw: Path) -> None:
     (raw / "JPEGImages" / "img_7.jpg").unlink()
 
@@ -171,10 +177,11 @@ def remove_picture(raw: Path) -> None:
         (
             spoil_picture,
             ImageError,
-            r"2 of 7 images cannot be used:\nJPEGImages/img_2\.jpg: .*\nJPEGImages/img_6\.jpg: ",
+            rf"^2 of 7 images cannot be used:\nJPEGImages/img_2\.jpg: .*\nJPEGImages/img_6\.jpg: .*\n{REMEDY}$",
         ),
-        (spoil_list, SourceError, r"dog_val\.txt: 2 of the 3 ids"),
-        (remove_picture, SourceError, "1 of 7 images have no file: img_7"),
+        (spoil_list, SourceError, r"dog_val\.txt: 2 of the 3 ids .*: img_6, img_7$"),
+        (remove_picture, SourceError, rf"^JPEGImages: images have no file: img_7\n{REMEDY}$"),
+        (spoil_all, ImageError, r"^7 of 7 images cannot be used:\n(.*\n){7}see all: spml check-data pets$"),
     ],
 )
 def test_bad_input_leaves_earlier_outputs_alone(project, spoil, error, words):
@@ -204,9 +211,30 @@ def test_bad_pictures_drop_out_where_that_is_asked(project):
     assert [line.split(":")[0] for line in report["unusable"]["first"]] == [
         f"JPEGImages/img_{row}.jpg" for row in (2, 6, 7)
     ]
-    assert any(text.startswith("3 images are left out") for text in report["warnings"])
+    assert any(
+        text.startswith("3 images left out, since files cannot be used; a published draw")
+        for text in report["warnings"]
+    )
     assert "- left out: JPEGImages/img_2.jpg: " in (folder / "summary.md").read_text()
     assert not (root / ".pipeline").exists() or not any((root / ".pipeline" / "checkpoints").iterdir())
+
+
+def test_of_ones_own_data_no_published_draw_is_told(project):
+    block = {"source": "folder", "root": "raw", "split_folders": True, "same_name": "separate", "classes": None}
+    block |= {"size": 8, "bad_images": "drop", "val_fraction": 0.0, "test_fraction": 0.0, "split_seed": 0}
+    root = project(block, protocol="given")
+    for part in ("train", "val", "test"):
+        for number, label in enumerate(("cat", "dog")):
+            (root / "raw" / part / label).mkdir(parents=True)
+            (root / "raw" / part / label / f"{part}.jpg").write_bytes(jpeg((40 * number, len(part), 0)))
+    (root / "raw/train/dog/bad.jpg").write_bytes(b"no picture")
+    prepare(root, "pets")
+    report = json.loads((root / "data/prepare/pets/report.json").read_text())
+    assert report["warnings"] == [
+        "the labels are not exhaustive: what is not given is unknown; no score is against the truth; a sample labelled "
+        "in full, as val and test, would tell",
+        "1 image left out, since files cannot be used",
+    ]
 
 
 @pytest.mark.parametrize("longer", [0, 100])
@@ -244,11 +272,11 @@ def test_suspicious_pictures_are_told(project):
     report = json.loads((folder / "report.json").read_text())
     told = [
         "12 pictures are equal to JPEGImages/i_14.jpg: a placeholder of pictures that are gone?",
-        "1 pictures have a side below 16 pixels: placeholders?",
-        "1 pictures have a side more than 8 times the other: squeezed to a square, they show little",
-        "1 pictures have a plain grey corner where files cut short have it: are they whole?",
+        "1 picture with a side below 16 pixels, as placeholders have",
+        "1 picture of one side more than 8 times the other, packed as a square all the same",
+        "1 picture ending in plain grey, as files do that were cut short",
     ]
-    assert [text for text in report["warnings"] if "pictures" in text] == told
+    assert [text for text in report["warnings"] if " picture" in text] == told
     assert all(f"- {text}\n" in (folder / "summary.md").read_text() for text in told)
     for row, note in ((0, "tiny"), (1, "extreme shape"), (2, "ends in plain grey")):
         assert report["notes"][note] == {"count": 1, "first": [f"JPEGImages/i_{row:02d}.jpg"]}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline import config
+from pipeline import config, profiles
 from stages import profile
 
 PHOTOS = """\
@@ -69,10 +69,10 @@ def test_default_is_the_committed_params(repository: Path) -> None:
 
 
 def test_every_profile_composes(repository: Path) -> None:
-    names = profile.profiles(repository)
+    names = profiles.names(repository)
     assert names[0] == "default"
     for name in names:
-        profile.compose(repository, name)
+        profiles.compose(repository, name)
 
 
 def test_overlay_changes_what_it_names_and_keeps_the_rest(project: Path) -> None:
@@ -160,10 +160,29 @@ def test_what_is_shared_by_an_anchor_stays_for_others(names: str) -> None:
         change[top][name] = {"n": 7, "deep": {"m": 8}}
         expected[top][name]["n"] = 7
         expected[top][name]["deep"]["m"] = 8
-    content, buffer = profile._yaml().load(SHARED), io.StringIO()
-    profile.overlay(content, {top: change[top] for top in change if change[top]})
-    profile._yaml().dump(content, buffer)
+    content, buffer = profiles._yaml().load(SHARED), io.StringIO()
+    profiles.overlay(content, {top: change[top] for top in change if change[top]})
+    profiles._yaml().dump(content, buffer)
     assert plain.load(buffer.getvalue()) == expected
+
+
+def test_sections_stand_apart_whatever_is_added_to_them(project: Path) -> None:
+    mine = project / "profiles/photos.yaml"
+    mine.write_text(f"{mine.read_text()}simulate:\n  photos: {{draw: 1}}\nfeatures:\n  photos: {{batch_size: 9}}\n")
+    profile.apply(project, "photos")
+    found = lines(project / "params.yaml")
+    gaps = [number for number, line in enumerate(found) if not line]
+    sections = [number for number, line in enumerate(found) if re.match(r"\w", line)]
+    assert len(sections) > 10
+    for number in sections[1:]:
+        first = next(above for above in range(number, 0, -1) if not found[above - 1].startswith("#"))
+        assert first - 1 in gaps and first - 2 not in gaps, found[number]
+    assert all(found[number + 1].lstrip().startswith("#") or number + 1 in sections for number in gaps)
+    text = mine.read_text() + "expected_positives:\n  photos:\n    value: 2.0\n    source: |\n      a\n\n\n      b\n"
+    mine.write_text(text)
+    profile.apply(project, "photos")
+    source = config.load(project / "params.yaml").expected_positives["photos"].source
+    assert source == "a\n\n\nb\n"  # blank lines that say something stay
 
 
 def test_anchors_survive(project: Path) -> None:

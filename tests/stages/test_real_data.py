@@ -11,8 +11,8 @@ from PIL import Image
 from ruamel.yaml import YAML
 from sklearn.metrics import average_precision_score
 
+from pipeline import profiles
 from pipeline.table import SPLITS, read_table
-from stages import profile
 from stages.backbone import backbone
 from stages.features import features
 from stages.linear_init import linear_init
@@ -40,7 +40,7 @@ COCO_BLOCK = {
 def run(root: Path, repository: Path, dataset: str, change: dict[str, Any], epochs: int) -> None:
     """Run the stages by the profile of the photographs; a change of the source replaces its whole block."""
     yaml = YAML(typ="safe", pure=True)
-    params = yaml.load(profile.compose(repository, "voc_photos", str(DATA)))
+    params = yaml.load(profiles.compose(repository, "voc_photos", str(DATA)))
     params["grid"] |= {"datasets": [dataset], "seeds": [0], "linear_init": ["em"]}
     for section in ("prepare", "simulate", "backbone", "features", "expected_positives", "linear_init"):
         params[section][dataset] = params[section].pop("voc_photos")

@@ -235,12 +235,26 @@ def test_rows_that_lose_all_their_labels_are_counted(project):
     assert lost > 10
     assert sum(row["without_known_positive"] for row in report["rows"].values()) == lost
     summary = (root / "data/simulate/toy/summary.md").read_text()
-    assert f"{lost - 1} images have lost all their positive labels" in summary and "10 percent of all" in summary
+    assert (
+        f"{lost - 1} images keep none of their positive labels" in summary
+        and "each of its positive labels or not, 10% of all;" in summary
+    )
 
 
-def test_a_table_of_weights_is_named_with_its_hash(project):
+def test_a_draw_that_leaves_nothing_to_learn_from_is_refused(project):
     truth = np.ones((N, C), np.int8)
-    root = project(table(truth), bias={"kind": "table", "file": "w.csv"}, positives={"kind": "table"})
+    root = project(table(truth), positives={"kind": "share", "value": 1e-9})
+    with pytest.raises(SourceError, match="no positive is known in the training split"):
+        simulate(root, "toy")
+    assert not (root / "data" / "simulate").exists()
+
+
+@pytest.mark.parametrize("home", [False, True])
+def test_a_table_of_weights_is_named_with_its_hash(project, monkeypatch, home):
+    truth = np.ones((N, C), np.int8)
+    file = "~/w.csv" if home else "w.csv"
+    root = project(table(truth), bias={"kind": "table", "file": file}, positives={"kind": "table"})
+    monkeypatch.setenv("HOME", str(root))
     (root / "w.csv").write_text("class,weight\na,1\nb,0\nc,0\nd,1\ne,0\n")
     observed, report = run(root)
     assert (observed["single"] == [1, 0, 0, 1, 0]).all()
@@ -248,14 +262,14 @@ def test_a_table_of_weights_is_named_with_its_hash(project):
     assert [row["expected_of_unbiased"] for row in report["classes"]] == pytest.approx([12.0] * 5)
     assert report["false_negative_rate"] == report["expected_false_negative_rate"] == 1.0
     assert (
-        "the probability that a table gives it; everything else becomes unknown. The table is w.csv."
+        f"the probability that a table gives it; everything else becomes unknown. The table is {file}."
         in (root / "data/simulate/toy/summary.md").read_text()
     )
 
 
 def test_a_draw_by_boxes_that_the_data_lack_is_refused(project):
     root = project(table(), bias={"kind": "centre", "power": 1.0})
-    with pytest.raises(ConfigError, match=r"simulate\.bias: centre, but the source reads no boxes"):
+    with pytest.raises(ConfigError, match=r"simulate\.bias: centre needs boxes, and the data gave none"):
         simulate(root, "toy")
     assert not (root / "data" / "simulate").exists()
 
