@@ -63,9 +63,10 @@ def check(root: Path, dataset: str, raw: str | None = None, *, progress: bool = 
             on_disk = {file: folder / file for file in layout.pictures(folder)}
         data = _read(source, settings, root)
     except SourceError as error:
-        faults += error.every if isinstance(error, complaints.FaultyData) else str(error).splitlines()
-        names = list(on_disk)
-        looks = _looks(names, lambda row: on_disk[names[row]], progress)
+        told = error.every if isinstance(error, complaints.FaultyData) else str(error).splitlines()
+        faults += map(complaints.printable, told)
+        files = list(on_disk.values())
+        looks = _looks([complaints.printable(file) for file in on_disk], lambda row: files[row], progress)
         faults += [str(look) for look in looks if isinstance(look, ImageError)]
         report["not_checked"] = "counts and equal pictures were not checked, since the lists cannot be read"
         return report
@@ -93,7 +94,7 @@ def check(root: Path, dataset: str, raw: str | None = None, *, progress: bool = 
         "warnings": [*data.report.get("warnings", []), *layout.partial(table), *_warnings(table, notes, groups)],
         "notes": dict(sorted(notes.items())),
         "equal_pictures": groups,
-        "in_no_row": [file for file, path in on_disk.items() if str(path) not in used],
+        "in_no_row": [complaints.printable(file) for file, path in on_disk.items() if str(path) not in used],
         "statistics": [asdict(row) for row in comparable.statistics(name, table)],
         "papers": [asdict(verdict) for verdict in comparable.verdicts(name, settings, table)],
     }

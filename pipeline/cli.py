@@ -1,8 +1,10 @@
 """The project's command line: ``spml VERB``, or ``python -m pipeline.cli VERB``."""
 
 import argparse
+import io
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -178,9 +180,11 @@ def main(argv: list[str] | None = None) -> int:
         argv: Words after the program's name; None: the process's own.
 
     Returns:
-        Exit status: 0, or 1 after an error or a fault in data that was printed.
+        Exit status: 0, 1 after an error or a fault in data that was printed, or 130 after an interrupt.
     """
     options = parser().parse_args(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files may be no UTF-8
     verbs = {"init": _init, "check-data": _check_data, "show": _show, "methods": _methods, "scratch": _scratch}
     try:
         for line in verbs[options.verb](options):
@@ -191,6 +195,9 @@ def main(argv: list[str] | None = None) -> int:
     except (StorageError, ConfigError, SourceError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
     except BrokenPipeError:  # `spml show … | head` closed the pipe: nothing is left to say
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

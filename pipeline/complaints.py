@@ -48,6 +48,15 @@ def number(count: int, one: str, many: str | None = None) -> str:
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
+def printable(name: str) -> str:
+    r"""Return a file's name in a form that can be shown and stored, with \xff for what is no UTF-8.
+
+    Args:
+        name: The name, as Python reads it from disk.
+    """
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 class FaultyData(SourceError):
     """Raw data have faults; the message names the first of each kind.
 

@@ -414,3 +414,26 @@ def test_the_exit_status_says_whether_the_data_are_clean(project, capsys):
     assert "error: no dataset 'gone': params.yaml has digits, pets, and profiles are none\n" == capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         cli.main(["check-data"])
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_names_that_are_no_utf_8_are_told_and_stored(project, capsys, broken):
+    files = project("voc")
+    odd = os.fsdecode(b"\xff.jpg")
+    (files["a0"].parent / odd).write_text("no picture")
+    if broken:
+        write(Path("raw/ImageSets/Main/cat_val.txt"), "b0 7\n")
+    assert cli.main(["check-data", "pets", "--json", "report.json"]) == int(broken)
+    shown = capsys.readouterr().out + Path("report.json").read_text()
+    assert shown.count("\\xff.jpg") + shown.count("\\\\xff.jpg") >= 2
+
+
+def test_an_interrupt_is_one_line(project, capsys, monkeypatch):
+    project("voc")
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(check_data, "check", interrupted)
+    assert cli.main(["check-data", "pets"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
