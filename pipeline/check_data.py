@@ -48,6 +48,7 @@ def check(root: Path, dataset: str, raw: str | None = None, *, progress: bool = 
     Raises:
         ConfigError: params.yaml, the profile or the dataset's block is not valid, or nothing has that name.
     """
+    given = dataset
     params, dataset, place = _params(root, dataset, raw)
     source, settings = base.load(params, dataset)
     simulate = params.settings("simulate", dataset)
@@ -56,6 +57,8 @@ def check(root: Path, dataset: str, raw: str | None = None, *, progress: bool = 
     report: dict[str, Any] = {"dataset": dataset, "source": name, "settings": place, "faults": faults, "warnings": []}
     report |= {"read": {}, "images": 0, "classes": 0, "notes": {}, "equal_pictures": [], "in_no_row": []}
     report |= {"statistics": [], "papers": [], "protocol": [], "not_checked": ""}
+    differs = _differs(root, given, params) if place == "params.yaml" else []
+    report["warnings"] += differs
     on_disk: dict[str, Path] = {}
     try:
         if isinstance(settings, layout.Pictures):
@@ -91,7 +94,12 @@ def check(root: Path, dataset: str, raw: str | None = None, *, progress: bool = 
     faults += _empty(table)
     report |= {
         "read": {key: value for key, value in data.report.items() if key != "warnings"},
-        "warnings": [*data.report.get("warnings", []), *layout.partial(table), *_warnings(table, notes, groups)],
+        "warnings": [
+            *differs,
+            *data.report.get("warnings", []),
+            *layout.partial(table),
+            *_warnings(table, notes, groups),
+        ],
         "notes": dict(sorted(notes.items())),
         "equal_pictures": groups,
         "in_no_row": [complaints.printable(file) for file, path in on_disk.items() if str(path) not in used],
@@ -111,8 +119,11 @@ def _params(root: Path, name: str, raw: str | None) -> tuple[Params, str, str]:
     """
     params = config.load(root / "params.yaml")
     if name in params.prepare or name in params.grid.datasets:
+        block = params.prepare.get(name, {})
+        if raw is not None and "root" not in block:
+            raise ConfigError(f"prepare.{name}: its pictures are drawn and lie in no folder: leave out --root")
         if raw is not None:
-            params.prepare[name] = params.prepare.get(name, {}) | {"root": raw}
+            params.prepare[name] = block | {"root": raw}
         return params, name, "params.yaml"
     there = profiles.names(root)
     if name not in there:
@@ -121,7 +132,9 @@ def _params(root: Path, name: str, raw: str | None) -> tuple[Params, str, str]:
     file, params = f"profiles/{name}.yaml", profiles.params(root, name, raw)
     datasets = [name] if name in params.prepare else params.grid.datasets
     if len(datasets) > 1:
-        raise ConfigError(f"{file} runs {', '.join(datasets)}: python -m stages.profile {name}, then check one of them")
+        raise ConfigError(
+            f"{file} runs {', '.join(datasets)}: python -m stages.profile {name} --root FOLDER, then check one"
+        )
     place = params.prepare[datasets[0]].get("root")
     if isinstance(place, str) and not (root / Path(place).expanduser()).is_dir():
         raise ConfigError(
@@ -129,6 +142,18 @@ def _params(root: Path, name: str, raw: str | None) -> tuple[Params, str, str]:
             f"spml check-data {name} --root FOLDER"
         )
     return params, datasets[0], file
+
+
+def _differs(root: Path, name: str, params: Params) -> list[str]:
+    """Return a warning where a profile reads the dataset otherwise than params.yaml, which counts."""
+    try:
+        other = profiles.params(root, name).prepare.get(name) if name in profiles.names(root) else None
+    except ConfigError:  # stages.profile says what is wrong with it
+        return []
+    mine = params.prepare.get(name)
+    if other is None or mine is None or {**other, "root": ""} == {**mine, "root": ""}:
+        return []
+    return [f"profiles/{name}.yaml has other settings than params.yaml, which count: python -m stages.profile {name}"]
 
 
 def _read(source: ModuleType, settings: Any, root: Path) -> Dataset:
@@ -263,7 +288,7 @@ def told(report: dict[str, Any], strict: bool) -> Iterator[str]:
     yield (
         f"{report['dataset']}: source {report['source']}{where}, "
         + (f"{images}, {classes}" if report["images"] else "lists cannot be read")
-        + ("" if report["settings"] == "params.yaml" else f"; settings: {report['settings']}")
+        + f"; settings: {report['settings']}"
     )
     yield from _section(f"Faults ({len(faults)})", faults)
     yield from _section(f"Warnings ({len(warnings)})", warnings)

@@ -101,8 +101,7 @@ def _init(options: argparse.Namespace) -> Iterator[str]:
         SourceError: The labels are faulty.
     """
     found = own_profile.find(options.folder, options.exhaustive)
-    folder = options.folder.resolve()
-    folder = folder.parent if folder.is_file() else folder
+    folder = (options.folder.parent if options.folder.is_file() else options.folder).resolve()
     name = options.name or re.sub("[^a-z0-9]+", "_", folder.name.lower()).strip("_")
     profile = Path("profiles") / f"{name}.yaml"
     if profile.exists():

@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from pipeline.table import SourceError
@@ -17,9 +18,9 @@ def some(names: Sequence[str]) -> str:
         names: The names.
 
     Returns:
-        The first `SHOWN` of them, and how many more there are.
+        The first `SHOWN` of them, printable, and how many more there are.
     """
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    return ", ".join(map(printable, names[:SHOWN])) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
 def counted(names: Sequence[str]) -> dict[str, Any]:
@@ -29,9 +30,9 @@ def counted(names: Sequence[str]) -> dict[str, Any]:
         names: The names.
 
     Returns:
-        `count`, and under `first` at most `SHOWN` of them.
+        `count`, and under `first` at most `SHOWN` of them, printable.
     """
-    return {"count": len(names), "first": list(names[:SHOWN])}
+    return {"count": len(names), "first": [printable(name) for name in names[:SHOWN]]}
 
 
 def number(count: int, one: str, many: str | None = None) -> str:
@@ -54,7 +55,9 @@ def printable(name: str) -> str:
     Args:
         name: The name, as Python reads it from disk.
     """
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    with suppress(UnicodeEncodeError):  # another lone surrogate, which no disk gives
+        name = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return name.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 class FaultyData(SourceError):

@@ -27,6 +27,8 @@ PARTS = ("official_train", "official_test")  # their places are the numbers of `
 
 LEAST = 1e-4
 """Least size or closeness that counts: a hundredth of the picture by a hundredth; that of a label without a box too."""
+FAINTEST = 1e-12
+"""Least weight of a label beside the heaviest of its row, so that it is not lost in rounding."""
 SNAP = 1e-9  # sums of chances within this of a whole number are one
 
 
@@ -252,7 +254,8 @@ def _image(text: str, images: dict[str, int]) -> int | None:
 
 def _number(text: str) -> float | None:
     """Return a weight; None where the text is no finite number from 0 on."""
-    value = float(text) if re.fullmatch(r"[0-9.]+([eE][-+]?[0-9]+)?", text) and text.count(".") < 2 else math.inf
+    number = re.fullmatch(r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?", text)
+    value = float(text) if number else math.inf
     return value if math.isfinite(value) else None
 
 
@@ -271,7 +274,8 @@ def chances(weights: np.ndarray, keep: np.ndarray | float) -> np.ndarray:
     """
     weights = np.asarray(weights, np.float64)
     largest = weights.max(axis=1, keepdims=True, initial=0)
-    weights = np.divide(weights, largest, out=np.zeros_like(weights), where=largest > 0)  # so that sums are finite
+    ratios = np.divide(weights, largest, out=np.zeros_like(weights), where=largest > 0)  # so that sums are finite
+    weights = np.where(weights > 0, np.maximum(ratios, FAINTEST), 0)
     left = np.array(np.broadcast_to(np.asarray(keep, np.float64), len(weights)))
     result, free = np.zeros(weights.shape), weights > 0
     while True:

@@ -33,6 +33,10 @@ SEPARATORS = (";", "|", ",")
 """Marks that people put between names."""
 SPREAD = 3  # rows of a class from which on every split gets one
 RARE = 2  # images; a class of no more may be another one misspelt
+LONG = 5  # letters from which on a name like another is rarely a word of its own, as car is beside cat
+MANY = 500  # classes above which that is not looked for: each name is compared with every other
+NUMBERING = re.compile(r"[\W_]*(?<![^\W_])([^\W_]|[ivx]+)(?![^\W_])")
+"""A letter or Roman number that stands alone: it tells names apart."""
 
 
 class OwnData(Pictures):
@@ -279,7 +283,7 @@ def _doubts(classes: tuple[str, ...], counts: list[int], named: bool) -> list[st
     if named:
         return warnings
     if odd := _misspelt(dict(zip(classes, counts, strict=True))):
-        warnings.append(complaints.some(odd))
+        warnings.append(f"{complaints.some(odd)} (list prepare: classes to silence this)")
     if numbers := [label for label in classes if re.fullmatch(r"[+-]?\d+(\.\d*)?", label)]:
         warnings.append(
             f"classes are called {complaints.some(numbers)}: if these numbers stand for names, write the names"
@@ -298,18 +302,30 @@ def _doubts(classes: tuple[str, ...], counts: list[int], named: bool) -> list[st
 
 
 def _misspelt(counts: dict[str, int]) -> list[str]:
-    """Return a doubt about each class of few images whose name is that of a class of more but for one letter or two."""
-    frequent = {label.casefold(): label for label, count in counts.items() if count > RARE}
+    """Return a doubt about each class of few images whose name is that of a class of more but for one letter or two.
+
+    Names of fewer than `LONG` letters, and those that differ only in what numbers them, are not doubted, and none of
+    more than `MANY` classes.
+    """
+    if len(counts) > MANY:
+        return []
+    words = {label: label.casefold() for label in counts if sum(map(str.isalpha, label)) >= LONG}
+    frequent = {word: label for label, word in words.items() if counts[label] > RARE}
     doubts = []
-    for label, count in counts.items():
-        word = label.casefold()
-        if count > RARE or len(word) < 3 or word in frequent:
+    for label, word in words.items():
+        count = counts[label]
+        if count > RARE or word in frequent:
             continue
         # a letter changed, missing or too much, or two that changed places
         near = difflib.get_close_matches(word, frequent, 1, 1 - 1 / len(word) - 1e-9)
-        if near and re.sub(r"\d", "", near[0]) != re.sub(r"\d", "", word):  # numbers tell names apart
+        if near and _unnumbered(near[0]) != _unnumbered(word):
             doubts.append(f"{label} ({complaints.number(count, 'image')}): a misspelling of {frequent[near[0]]}?")
     return doubts
+
+
+def _unnumbered(word: str) -> str:
+    """Return a word without what numbers it."""
+    return NUMBERING.sub("", re.sub(r"\d", "", word)).strip()
 
 
 def _check_labels(rows: Sequence[Row], classes: tuple[str, ...] | None, faults: Faults) -> None:

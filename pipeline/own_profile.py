@@ -6,7 +6,8 @@ the labels that are given.
 
 import importlib
 import json
-from collections.abc import Collection
+import shlex
+from collections.abc import Collection, Iterable
 from csv import reader
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,9 @@ def find(place: Path, exhaustive: bool) -> dict[str, Any]:
     files = [place] if place.is_file() else files
     if len(files) > 1:
         names = ", ".join(path.name for path in files)
-        raise ConfigError(f"{folder}: which of {names} holds the labels? name it: spml init {_quoted(files[0])}")
+        raise ConfigError(
+            f"{folder}: which of {names} holds the labels? name it: spml init {shlex.quote(str(files[0]))}"
+        )
     common: dict[str, Any] = {"bad_images": "stop", "classes": None}
     common |= {"val_fraction": 0.2, "test_fraction": 0.2, "split_seed": 0}
     if files and files[0].suffix.lower() in (".csv", ".tsv"):
@@ -85,7 +88,7 @@ def find(place: Path, exhaustive: bool) -> dict[str, Any]:
         (top,) = tops
         raise ConfigError(
             f"{folder}: all folders with pictures lie in {top}, which would be the one class; if the folders of the "
-            f"classes lie in it: spml init {_quoted(folder / top)}"
+            f"classes lie in it: spml init {shlex.quote(str(folder / top))}"
         )
     return {"source": "folder", "split_folders": split, "same_name": "separate", **common}
 
@@ -151,6 +154,9 @@ def told(block: dict[str, Any], data: Dataset) -> tuple[list[str], list[str]]:
         lines.append("val is labelled in full: epochs and learning rates are chosen by its truth (select: clean)")
 
     warnings = list(report["warnings"])
+    for name in (*report.get("columns_not_read", ()), *report.get("keys_not_read", ())):
+        if name.lower() in SPLIT and not (block.get("split_column") or block.get("split_key")):
+            warnings.append(f"{name} is not read: a split is written as train, val or test")
     for split in SPLITS:
         counts = table.truth[table.rows(split)].sum(axis=0)
         if lacks := [label for label, count in zip(table.classes, counts, strict=True) if not count]:
@@ -257,11 +263,6 @@ def write(name: str, root: str, block: dict[str, Any], table: Table, used: Colle
     return "\n".join(lines)
 
 
-def _quoted(path: Path) -> str:
-    """Return a path as a shell takes it."""
-    return json.dumps(str(path), ensure_ascii=False)
-
-
 def _counts(table: Table) -> str:
     return ", ".join(f"{len(table.rows(split))} {split}" for split in SPLITS)
 
@@ -291,22 +292,33 @@ def _columns(file: Path, exhaustive: bool) -> dict[str, Any]:
         name: {fields[place] for fields in rows if place < len(fields)} for place, name in enumerate(header) if name
     }
     paths = [name for name in values if any(value.lower().endswith(layout.ENDINGS) for value in values[name])]
-    splits = [name for name in values if {""} < {"", *(value.lower() for value in values[name])} <= {"", *WORDS}]
-    splits = splits or [name for name in values if name.lower() in SPLIT]  # the source names the values that are none
+    splits = [name for name in values if _holds((value.lower() for value in values[name]), WORDS)]
+    marks = [name for name in values if _holds(values[name], tables.VALUES)]  # of a class, whatever it is called
+    # by its name: the source names the values that are no splits
+    splits = splits or [name for name in values if name.lower() in SPLIT and name not in marks]
     rest = [name for name in values if name not in paths and name not in splits]
     cells = [name for name in rest if values[name] <= tables.VALUES.keys()]
     called = [name for name in rest if name.lower() in LABELS and name not in cells]
-    rest = called if len(called) == 1 else rest
+    called = [name for name in called if name == "labels"] or called
+    marks = [name for name in marks if name in rest]
+    rest = called if len(called) == 1 and not marks else rest
     cells = [name for name in cells if name in rest]
     if len(paths) != 1 or len(splits) > 1 or not rest or (len(rest) > 1 and len(cells) < len(rest)):
         found = {"picture files": paths, "train, val and test": splits, "1, 0, -1 and nothing": cells}
         found["something else"] = [name for name in rest if name not in cells]
+        advice = "Delete the columns that are none of these"
+        if len(called) == 1 and marks:
+            advice = (
+                f"Either {called[0]} holds label names, or each of these is a class: {complaints.some(marks)}. Delete "
+                "the columns of the other reading (a split is written as train, val or test)"
+            )
+        elif "labels" not in called:
+            advice = "Call the column of label names labels, or delete the columns that are none of these"
         raise ConfigError(
             f"{file.name}: expected are one column of picture files, at most one of train, val and test, and one of "
             "label names or one of 1, 0, -1 and nothing for each class. Found: "
             + "; ".join(f"{what} in {complaints.some(names) or 'none'}" for what, names in found.items())
-            + ". Call the column of label names labels, or delete the columns that are none of these, or write a "
-            "profile, which names the columns"
+            + f". {advice}, or write a profile, which names the columns"
         )
     if len(rest) == 1 and not cells:
         names = values[rest[0]]
@@ -344,13 +356,15 @@ def _keys(file: Path) -> dict[str, Any]:
     keys = list(dict.fromkeys(key for row in rows for key in row))
     paths = [key for key in keys if any(str(row.get(key, "")).lower().endswith(layout.ENDINGS) for row in rows)]
     splits = [key for key in keys if key not in paths and all(str(row.get(key, "")).lower() in WORDS for row in rows)]
-    splits = splits or [key for key in keys if key.lower() in SPLIT]
-    rest = [key for key in keys if key not in paths and key not in splits]
+    flags = [key for key in keys if key.lower() in SPLIT and all(_is_mark(row.get(key)) for row in rows)]
+    splits = splits or [key for key in keys if key.lower() in SPLIT and key not in flags]
+    rest = [key for key in keys if key not in (*paths, *splits, *flags)]
     lists = [key for key in rest if any(_is_names(row.get(key)) for row in rows)]
     absent = [key for key in lists if key in ("absent", "negatives", "negative")]
     texts = [key for key in rest if key not in absent and any(isinstance(row.get(key), str) for row in rows)]
     called = [key for key in rest if key.lower() in NO_CLASS]  # of whatever kind: the source says what is wrong with it
     present = [key for key in lists if key not in absent]
+    present = [key for key in present if key == "labels"] or present
     present = present or [key for key in texts if key in called] or called or texts
     if len(paths) != 1 or len(present) != 1 or len(splits) > 1 or len(absent) > 1:
         found = {"picture files": paths, "train, val and test": splits, "lists of names": lists, "text": texts}
@@ -378,6 +392,15 @@ def _delimiter(file: Path) -> str:
         return (1 + sum(row == header for row in rows), header) if header > 1 else (0, header)
 
     return max(tables.DELIMITERS, key=fits)
+
+
+def _holds(values: Iterable[str], words: Iterable[str]) -> bool:
+    """Return whether there are values other than blanks, and all of these are such words."""
+    return {""} < {"", *values} <= {"", *words}
+
+
+def _is_mark(value: Any) -> bool:
+    return value is None or isinstance(value, bool) or str(value) in tables.VALUES
 
 
 def _is_names(value: Any) -> bool:

@@ -42,10 +42,10 @@ def _read(root: Path, name: str) -> tuple[str, Any]:
     if not path.is_file():
         there = ", ".join(names(root)) or "none"
         raise ConfigError(f"profile `{name}`: no file profiles/{name}.yaml; there are: {there}")
-    text = path.read_text(encoding="utf-8")
     try:
+        text = path.read_text(encoding="utf-8")
         content = _yaml().load(text)
-    except YAMLError as error:
+    except (OSError, UnicodeDecodeError, YAMLError) as error:
         raise ConfigError(f"profiles/{name}.yaml: not YAML 1.2: {error}") from error
     if not isinstance(content, dict):
         raise ConfigError(f"profiles/{name}.yaml: must be a mapping of params sections")

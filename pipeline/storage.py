@@ -16,6 +16,7 @@ import platform
 import re
 import shutil
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -261,6 +262,17 @@ def write_torch(path: str | Path, content: Any) -> None:
     write_bytes(path, buffer.getvalue())
 
 
+def _damaged_part(data: io.BytesIO) -> str | None:
+    """Return the first part of a zip archive that does not meet its checksum; None where there is none to be found."""
+    try:
+        with zipfile.ZipFile(data) as parts:
+            return parts.testzip()
+    except Exception:  # no archive, or one whose frame is damaged: whoever reads it will say so
+        return None
+    finally:
+        data.seek(0)
+
+
 def read_torch(path: str | Path, device: str = "cpu") -> Any:
     """Return what ``write_torch`` saved; nothing but tensors and plain data is ever unpickled.
 
@@ -272,6 +284,8 @@ def read_torch(path: str | Path, device: str = "cpu") -> Any:
     import torch
 
     data = io.BytesIO(_read_bytes(path))
+    if (part := _damaged_part(data)) is not None:  # torch would load it with any bit of a tensor turned
+        raise StorageError(f"{path}: not a file of tensors and plain data ({part} is damaged)")
     try:
         return torch.load(data, map_location=device, weights_only=True)
     except Exception as error:  # the unpickler raises nearly anything on damaged bytes

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from ruamel.yaml import YAML
 
-from pipeline import check_data, cli
+from pipeline import check_data, cli, storage
 from pipeline.config import ConfigError
 
 CUT = {"size": 8, "bad_images": "stop", "val_fraction": 0.25, "split_seed": 1200}
@@ -190,7 +190,7 @@ def test_faults_are_told_one_by_one_however_many(project):
     report = checked()
     assert len(report["faults"]) == 37 and report["notes"] == {}
     lines = list(check_data.told(report, strict=False))
-    assert lines[0] == "pets: source csv, 37 images, 2 classes"
+    assert lines[0] == "pets: source csv, 37 images, 2 classes; settings: params.yaml"
     assert "  counts and equal pictures were not checked, since no picture can be used" in lines
 
 
@@ -377,8 +377,24 @@ def test_params_come_before_a_profile_and_a_root_before_both(project, params):
     assert "no folder" in fault and "elsewhere" in fault
     report = check_data.check(Path("."), "pets", "raw", progress=False)
     assert report["faults"] == [] and report["settings"] == "params.yaml"
-    with pytest.raises(ConfigError, match=r"prepare\.digits\.root: Extra"):
+    with pytest.raises(ConfigError, match=r"prepare\.digits: its pictures are drawn and lie in no folder"):
         check_data.check(Path("."), "digits", "raw", progress=False)
+
+
+def test_an_edited_profile_that_does_not_count_is_told(project, params):
+    project("csv")
+    profile("pets", params)
+    assert checked()["warnings"] == []
+    profile("pets", params, split_seed=7)
+    (warning,) = checked()["warnings"]
+    assert warning.startswith("profiles/pets.yaml has other settings than params.yaml, which count: python -m ")
+    profile("pets", params, root="ROOT")  # as in a profile that is applied with a folder
+    assert checked()["warnings"] == []
+    Path("profiles/pets.yaml").write_bytes(b"\xff")
+    assert checked()["warnings"] == []
+    Path("params.yaml").write_text(json.dumps(params))
+    with pytest.raises(ConfigError, match="profiles/pets.yaml: not YAML 1.2"):
+        checked()
 
 
 def test_a_name_that_nothing_has_is_told_with_those_there_are(project, params):
@@ -391,7 +407,7 @@ def test_a_name_that_nothing_has_is_told_with_those_there_are(project, params):
     content = {"grid": {"datasets": ["cats", "dogs"]}, "prepare": {name: BLOCKS["csv"] for name in ("cats", "dogs")}}
     content["backbone"] = {name: params["backbone"]["digits"] for name in ("cats", "dogs")}
     write(Path("profiles/both.yaml"), json.dumps(content))
-    with pytest.raises(ConfigError, match="both.yaml runs cats, dogs: python -m stages.profile both, then check one"):
+    with pytest.raises(ConfigError, match="both.yaml runs cats, dogs: python -m stages.profile both --root FOLDER"):
         check_data.check(Path("."), "both", progress=False)
 
 
@@ -414,6 +430,17 @@ def test_the_exit_status_says_whether_the_data_are_clean(project, capsys):
     assert "error: no dataset 'gone': params.yaml has digits, pets, and profiles are none\n" == capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         cli.main(["check-data"])
+
+
+@pytest.mark.parametrize("source", TREES)
+@pytest.mark.parametrize("ending", ["jpg", "heic"])
+def test_reports_hold_names_that_are_no_utf_8(project, source, ending):
+    files = project(source)
+    odd = os.fsdecode(b"\xff." + ending.encode())
+    (files["a0"].parent / odd).write_text("no picture")
+    storage.write_json("report.json", checked())
+    assert "\\xff." + ending in Path("report.json").read_text()
+    assert all(word.isprintable() for word in checked()["warnings"])
 
 
 @pytest.mark.parametrize("broken", [False, True])

@@ -90,6 +90,19 @@ def test_a_damaged_file_is_said_and_the_run_starts_anew(
     assert point.load() == {"step": 1}
 
 
+def test_a_turned_bit_in_a_tensor_is_damage(clock: list[float], point: Checkpoint) -> None:
+    """Torch itself would load it."""
+    values = torch.arange(1000, dtype=torch.float64)
+    point.save({"values": values}, at_once=True)
+    found = point.load()
+    assert found is not None and torch.equal(found["values"], values)
+    file = point.path / "state.pt"
+    content = bytearray(file.read_bytes())
+    content[content.index(values.numpy().tobytes()) + 4000] ^= 1
+    file.write_bytes(content)
+    assert point.load() is None
+
+
 def test_a_file_that_the_disk_does_not_give_stops_the_run_and_names_the_remedy(
     point: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:

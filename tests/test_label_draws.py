@@ -79,6 +79,7 @@ def test_chances_by_hand():
     # 8 of 10 at a sum of 2 is above 1: it is certain, and the other two share 1
     assert label_draws.chances(np.array([[1.0, 1.0, 8.0]]), 2).tolist() == [[0.5, 0.5, 1]]
     assert label_draws.chances(np.array([[1.0, 1.0, 8.0]]), np.array([3])).tolist() == [[1, 1, 1]]
+    assert label_draws.chances(np.array([[1e300, 1e-300, 1e-320]]), 3).tolist() == [[1, 1, 1]]
     assert label_draws.chances(np.array([[1e308, 1e308, 0]]), 1).tolist() == [[0.5, 0.5, 0]]
     assert label_draws.chances(np.zeros((2, 3)), 1).tolist() == [[0, 0, 0]] * 2
 
@@ -277,6 +278,7 @@ def read(tmp_path, text: str, name: str = "w.csv", probabilities: bool = False) 
 
 
 def test_weights_of_classes(tmp_path):
+    assert read(tmp_path, "class,weight\nb,+.2e1\na,0.\n").tolist() == [[0, 2, 0], [0, 2, 0]]
     assert read(tmp_path, "class,weight\nb,2\na,0\n").tolist() == [[0, 2, 0], [0, 2, 0]]  # c has no positive
     assert read(tmp_path, "class\tweight\r\na\t1e-1\r\nb\t3\r\n\r\nc\t7\r\n", "w.tsv").tolist() == [
         [0.1, 3, 0],
@@ -316,6 +318,8 @@ def test_all_faults_of_a_table_are_told(tmp_path):
         ("", "columns are none"),
         ("class,weight\na,1\n\n\n\nb,oops\n", "below 0 or none: line 6 'oops'"),
         ("class,weight\na,1_0\nb,0x2\n", "below 0 or none: line 2 '1_0', line 3 '0x2'"),
+        ("class,weight\na,.\nb,.e5\n", "below 0 or none: line 2 '.', line 3 '.e5'"),
+        ("class,weight\na,1.2.3\nb,٣\n", "below 0 or none: line 2 '1.2.3', line 3 '٣'"),
         ('class,weight\na,"1\nb,1\n', "w.csv: line 2: unexpected end of data"),
         ("class,weight\na,0\nb,0.0\n", "none would stay known"),
         ("a,b\n", "columns are a, b, expected class, weight or"),

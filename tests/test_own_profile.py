@@ -161,14 +161,50 @@ COLUMNS = {"kind": "columns", "minus_one": "absent"}
         (
             lambda folder: table(
                 folder,
-                "id,path,Labels,photographer,checked,split",
-                *(f"{i},{name},cat,me,{i % 2},{('train', 'dev', 'test')[i % 3]}" for i, name in enumerate(NAMES)),
+                "id,path,Labels,photographer,note,split",
+                *(f"{i},{name},cat,me,,{('train', 'dev', 'test')[i % 3]}" for i, name in enumerate(NAMES)),
             ),
             False,
             {
                 **{"path_column": "path", "split_column": "split"},
                 "labels": {"kind": "names", "column": "Labels", "separator": ";"},
             },
+        ),
+        # and labels is called so most exactly
+        (
+            lambda folder: table(folder, "f,tags,labels", *(f"{name},sunny,cat" for name in NAMES)),
+            False,
+            {"labels": {"kind": "names", "column": "labels", "separator": ";"}},
+        ),
+        (
+            lambda folder: entries(folder, lambda i: {"tags": ["sunny"], "labels": ["cat"]}),
+            False,
+            {"labels_key": "labels"},
+        ),
+        # a class called as a split is
+        (
+            lambda folder: table(folder, "f,cat,Partition", *(f"{n},{i % 2},{1 - i % 2}" for i, n in enumerate(NAMES))),
+            False,
+            {"split_column": None, "labels": COLUMNS | {"zero": "unknown", "empty": "unknown"}},
+        ),
+        (
+            lambda folder: table(folder, "f,subset", *(f"{n},{('1.0', '')[i % 2]}" for i, n in enumerate(NAMES))),
+            False,
+            {"split_column": None, "labels": COLUMNS | {"zero": "absent", "empty": "unknown"}},
+        ),
+        *(
+            (
+                lambda folder, marks=marks: entries(folder, lambda i: {"kind": "cat", "subset": marks[i % 2]}),
+                False,
+                {"labels_key": "kind", "split_key": None},
+            )
+            for marks in ((0, 1), ("1", ""), (True, None), (-1, 1.0))
+        ),
+        # no row says its split yet
+        (
+            lambda folder: table(folder, "f,split,k", *(f"{name},,cat" for name in NAMES)),
+            False,
+            {"split_column": "split"},
         ),
         # a row's split may be blank; hidden files are none
         (
@@ -203,7 +239,35 @@ def test_what_lies_in_the_folder_decides_the_source(tmp_path: Path, make: Any, e
         (
             lambda folder: table(listed(folder), "a,b", name="b.csv"),
             False,
-            'which of b.csv, labels.csv holds the labels. name it: spml init ".*/b.csv"$',
+            "which of b.csv, labels.csv holds the labels. name it: spml init .*/b.csv$",
+        ),
+        (  # `$(...)` and quotes, as a shell takes them
+            lambda folder: table(listed(folder / "$(id) it's"), "a,b", name="b.csv"),
+            False,
+            r"""name it: spml init '.*/\$\(id\) it'"'"'s/b.csv'$""",
+        ),
+        (
+            lambda folder: table(
+                folder, "file,category,dog,sofa,id", *(f"{n},indoor,{i % 2},,{i}" for i, n in enumerate(NAMES))
+            ),
+            False,
+            "1, 0, -1 and nothing in dog, sofa; something else in category, id. Either category holds label names, or "
+            "each of these is a class: dog. Delete the columns of the other reading .*, or write a profile",
+        ),
+        (  # whether flags are classes or splits nobody knows
+            lambda folder: table(folder, "f,labels,split", *(f"{n},cat,{i % 2}" for i, n in enumerate(NAMES))),
+            False,
+            r"Either labels holds .* a class: split. Delete .* \(a split is written as train, val or test\)",
+        ),
+        (
+            lambda folder: table(folder, "f,tag,class", *(f"{n},cat,dog" for n in NAMES)),
+            False,
+            "something else in tag, class. Call the column of label names labels, or delete",
+        ),
+        (
+            lambda folder: table(folder, "f,g,labels", *(f"{n},{n},dog" for n in NAMES)),
+            False,
+            "picture files in f, g; .*. Delete the columns that are none of these, or write",
         ),
         (
             lambda folder: table(folder, "file,a,b,c", "0.jpg,x,1,test"),
@@ -222,7 +286,7 @@ def test_what_lies_in_the_folder_decides_the_source(tmp_path: Path, make: Any, e
             "a.json: expected .* files under none; train, .* under c; lists of names under none; text under b",
         ),
         (lambda folder: entries(folder, lambda i: {"a": ["x"], "b": ["y"]}), False, "lists of names under a, b; text"),
-        (lambda folder: pictures(folder, ["all/a/1.jpg", "all/b/1.jpg"]), False, r'lie in all,.* spml init ".*/all"'),
+        (lambda folder: pictures(folder, ["all/a/1.jpg", "all/b/1.jpg"]), False, r"lie in all,.* spml init .*/all$"),
         (lambda folder: pictures(folder, ["a/1.HEIC"]), False, "holds no picture .*; not read: a/1.HEIC"),
     ],
 )
@@ -316,6 +380,27 @@ def test_a_file_is_told_from_others_beside_it(
     assert "cat (6), dog (12)" in capsys.readouterr().out
 
 
+def test_a_link_to_a_file_of_labels_lies_where_the_link_lies(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    project = Path(shutil.copytree(original, tmp_path / "project"))
+    folder = pictures(tmp_path / "photos", NAMES)
+    lists = table(tmp_path / "lists", "f,k", *(f"{name},fox" for name in NAMES), name="v2.csv")
+    (folder / "labels.csv").symlink_to(lists / "v2.csv")
+    monkeypatch.chdir(project)
+    assert cli.main(["init", str(folder / "labels.csv")]) == 0
+    assert capsys.readouterr().out.startswith("profiles/photos.yaml: source csv")
+    block = YAML(typ="safe", pure=True).load(Path("profiles/photos.yaml").read_text())["prepare"]["photos"]
+    assert (block["root"], block["file"]) == (str(folder), "labels.csv")
+
+
+def test_a_key_called_as_a_split_is_but_not_read_is_doubted(tmp_path: Path) -> None:
+    folder = entries(tmp_path, lambda i: {"labels": ["cat"], "Split": i % 2, "n": 1})
+    assert "warning: Split is not read: a split is written as train, val or test" in told(folder)
+    folder = entries(tmp_path, lambda i: {"labels": ["cat"], "Split": i % 2, "s": ("train", "val", "test")[i % 3]})
+    assert not [line for line in told(folder) if "Split is" in line]
+
+
 def measured(folder: Path, test: str) -> Path:
     """A table of ticks in train, and of all that applies in val."""
     cells = {"train": ["1;", ";1"], "val": ["1;0", "0;1"], "test": [test]}
@@ -357,13 +442,54 @@ def test_exhaustive_labels_with_gaps_are_doubted(tmp_path: Path) -> None:
 
 
 def test_names_of_classes_that_may_be_one_are_doubted(tmp_path: Path) -> None:
-    tags = ["dog", "dog", "dgo", "Cat", "cat", "cat", "cat", "person", "person", "person", "persons", "bird"]
+    tags = ["sheep", "sheep", "hseep", "Cat", "cat", "cat", "cat", "person", "person", "person", "persons", "bird"]
     lines = told(table(tmp_path, "f,k", *(f"{name},{tag}" for name, tag in zip(NAMES, tags, strict=True))))
     assert "warning: classes differ only in case: Cat, cat - one class? write one of them" in lines
-    assert "warning: persons (1 image): a misspelling of person?" in lines  # two of dog are too few to tell by
-    tags[3], tags[11] = "dog", "dgo"
+    remedy = " (list prepare: classes to silence this)"
+    # two of sheep are too few to tell by
+    assert "warning: persons (1 image): a misspelling of person?" + remedy in lines
+    tags[3], tags[11] = "sheep", "hseep"
     lines = told(table(tmp_path, "f,k", *(f"{name},{tag}" for name, tag in zip(NAMES, tags, strict=True))))
-    assert "warning: dgo (2 images): a misspelling of dog?, persons (1 image): a misspelling of person?" in lines
+    doubts = "hseep (2 images): a misspelling of sheep?, persons (1 image): a misspelling of person?"
+    assert f"warning: {doubts}{remedy}" in lines
+    block = own_profile.find(tmp_path, False) | {"classes": sorted(set(tags))}
+    assert not [line for line in own_profile.read(str(tmp_path), block).report["warnings"] if "misspel" in line]
+
+
+@pytest.mark.parametrize(
+    "rare, frequent, doubted",
+    [
+        ("persons", "person", True),
+        ("Lihgt", "light", True),
+        ("Class Bird B", "Class Brid B", True),
+        ("mixre", "mixer", True),
+        ("ice-cream", "ice cream", True),
+        ("x stage", "stage", False),
+        ("tree frig", "tree frog", True),
+        ("car", "cat", False),
+        ("fish", "fist", False),
+        ("sheep", "shee", False),  # five letters in both
+        ("type-ii", "type-i", False),
+        ("type_iv", "type_v", False),
+        ("Class B", "Class A", False),
+        ("stage", "stage x", False),
+        ("route 12b", "route 12a", False),
+        ("phase 2", "phase 1", False),
+    ],
+)
+def test_a_name_that_is_like_another_by_nature_is_not_doubted(
+    tmp_path: Path, rare: str, frequent: str, doubted: bool
+) -> None:
+    lines = told(table(tmp_path, "f,k", *(f"{n},{frequent if i else rare}" for i, n in enumerate(NAMES))))
+    assert any("misspelling" in line for line in lines) == doubted
+
+
+@pytest.mark.parametrize("others, doubted", [(498, True), (499, False)])
+def test_names_of_very_many_classes_are_not_compared(tmp_path: Path, others: int, doubted: bool) -> None:
+    names = ["persons", *["person"] * 3, *(str(10**9 + number) for number in range(others))]
+    rows = [f"{number}.jpg,{name}" for number, name in enumerate(names)]
+    pictures(tmp_path, [f"{number}.jpg" for number in range(len(names))])
+    assert any("misspelling" in line for line in told(table(tmp_path, "f,k", *rows))) == doubted
 
 
 def test_the_same_name_in_several_folders_is_told_where_it_may_be_one_photo(tmp_path: Path) -> None:

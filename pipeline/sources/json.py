@@ -113,7 +113,8 @@ def entries(file: Path, faults: Faults) -> Iterator[tuple[str, Any]]:
 
     Args:
         file: The file.
-        faults: What is found wrong with single entries joins it: a line that is not JSON, an object with a key twice.
+        faults: What is found wrong with single entries joins it: a line that is not JSON, a key that is twice in one
+            object, at any depth.
 
     Yields:
         Where the entry is, and what it holds.
@@ -163,7 +164,9 @@ def _lines(file: Path, text: str, faults: Faults) -> Iterator[tuple[str, Any]]:
                 found.append((f"line {number}", json.loads(line, object_pairs_hook=_object)))
             except (ValueError, RecursionError) as error:
                 wrong.append(f"line {number}: {error}")
-    if wrong and not any(isinstance(entry, dict) for _, entry in found):  # an object in several lines, or no JSON
+    if wrong and not any(
+        isinstance(entry, dict | _Twice) for _, entry in found
+    ):  # an object in several lines, or no JSON
         raise SourceError(f"{file.name}: not JSON, as a list or by line: {wrong[0]}")
     for told in wrong:
         faults.add("lines are not JSON", told)
@@ -189,17 +192,25 @@ def _short(value: Any) -> str:
 
 @dataclass(frozen=True)
 class _Twice:
-    """An object with keys twice, of which the last would win otherwise."""
+    """An object with keys twice, itself or within, of which the last would win otherwise."""
 
     keys_twice: tuple[str, ...]
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Twice:
-    """Return an object, or which keys it has twice."""
+    """Return an object, or which keys it, or one within it, has twice."""
     result = dict(pairs)
-    if len(result) == len(pairs):
-        return result
-    return _Twice(tuple(key for key, count in Counter(key for key, _ in pairs).items() if count > 1))
+    twice = [key for _, value in pairs for key in _within(value)]
+    if len(result) < len(pairs):
+        twice = [key for key, count in Counter(key for key, _ in pairs).items() if count > 1] + twice
+    return _Twice(tuple(dict.fromkeys(twice))) if twice else result
+
+
+def _within(value: Any) -> tuple[str, ...]:
+    """Return the keys that an object within a value has twice."""
+    if isinstance(value, list):
+        return tuple(key for each in value for key in _within(each))
+    return value.keys_twice if isinstance(value, _Twice) else ()
 
 
 def _names(value: Any) -> tuple[str, ...] | None:

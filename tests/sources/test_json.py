@@ -141,6 +141,22 @@ FAULTS = {
         {},
         r"labels\.json: entries have a key twice: entry 1 'path'$",
     ),
+    "key twice within": (
+        '[{"path": "a.jpg", "labels": [], "by": {"x": [[{"z": 1, "z": 1}]], "y": 2, "y": 3}}, '
+        '{"path": {"b": 1, "b": 2}}]',
+        {},
+        r"^labels\.json: 2 entries have a key twice: entry 1 'y', 'z', entry 2 'b'$",
+    ),
+    "key twice within labels": (
+        '{"path": "a.jpg", "labels": [{"c": 1, "c": 1}]}\n{"path": "b.jpg", "labels": []}',
+        {},
+        r"^labels\.json: entries have a key twice: line 1 'c'$",
+    ),
+    "key twice, and no JSON": (
+        '{"path": "a.jpg", "path": "b.jpg"}\n{',
+        {},
+        r"entries have a key twice: line 1 'path'(.|\n)*",
+    ),
     "no object": ([ENTRIES[0], ["b.jpg", "cat"]], {}, r"entries are no objects: entry 2 \(list\)"),
     "no path": ([{"labels": []}], {}, r"entries have no text under 'path': entry 1 \(None\)$"),
     "path of a number": ([{"path": 7, "labels": []}], {}, r"entries have no text under 'path': entry 1 \(7\)$"),
