@@ -36,6 +36,10 @@ ODD = {
 """Notes that a person must see -> what is said of such pictures."""
 
 
+class NothingUsable(ImageError):
+    """None of a dataset's pictures can be used."""
+
+
 @dataclass(frozen=True)
 class Packed:
     """What `pack` found out about the M pictures it packed.
@@ -168,7 +172,8 @@ def pack(
         The file; rows, sizes, notes, duplicates and what was left out, for the report.
 
     Raises:
-        ImageError: pictures cannot be used and stop the run, or none can; all are listed, each with its reason.
+        ImageError: pictures cannot be used and stop the run; all are listed, each with its reason.
+        NothingUsable: none of them can be used, whatever `bad_images` says.
         KeyboardInterrupt: someone stopped it; what is packed is kept, and that is said.
         SourceError: the disk has too little room.
         StorageError: how far it is cannot be saved; what was saved before stays.
@@ -197,7 +202,8 @@ def pack(
         raise
     if state.unusable and (bad_images == "stop" or len(state.unusable) == n):
         reasons = [reason for _, reason in sorted(state.unusable.items())]
-        raise ImageError("\n".join([f"{len(reasons)} of {n} images cannot be used:", *reasons]))
+        kind = NothingUsable if len(reasons) == n else ImageError
+        raise kind("\n".join([f"{len(reasons)} of {n} images cannot be used:", *reasons]))
     rows = np.array([row for row in range(n) if row not in state.unusable], np.int64)
     whole = partial
     if len(rows) < n:

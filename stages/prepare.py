@@ -39,9 +39,8 @@ def prepare(root: Path, dataset: str) -> None:
     """
     source, settings = load(config.load(root / "params.yaml"), dataset)
 
-    raw = source.fingerprint(
-        settings, root
-    )  # before the lists are read: what changes meanwhile is told by the next check
+    # before the lists are read: what changes meanwhile is told by the next check
+    raw = source.fingerprint(settings, root)
     data = _read(source, settings, root, dataset)
     _refuse_an_empty_split(dataset, data.table)
     folder = root / "data" / "prepare" / dataset
@@ -60,7 +59,7 @@ def prepare(root: Path, dataset: str) -> None:
                 workers=_workers(),
             )
         except ImageError as error:
-            some_are_good = len(str(error).splitlines()) <= len(data.table.paths)  # a line each, and one above
+            some_are_good = not isinstance(error, packing.NothingUsable)
             raise ImageError(f"{error}\n{_remedy(dataset, some_are_good)}") from error
         kept = None if data.objects is None else data.objects.take(packed.rows)
         data = replace(data, table=data.table.take(packed.rows), objects=kept)
