@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from pipeline.config.params import read_params
 from pipeline.config.runs import job
 from pipeline.core import files
 from pipeline.core.errors import FileError
@@ -22,7 +23,7 @@ def finetune(root: Path, dataset: str, method: str, seed: int, variant: str | No
     """
     run = job(root, "finetune", dataset, method, seed, variant)
     weights = root / "weights" / dataset / "backbone.pt"
-    start = run.params.variants.finetune[variant].start if variant else method
+    start = read_params(root / "params.yaml").variants.finetune[variant].start if variant else method
     first = root / "runs" / "linear_init" / f"{dataset}-{start}-{seed}"
     head = files.read_torch(first / "weights.pt")["state"]
 

@@ -1,7 +1,8 @@
-"""Second stage: go on from a trained label-embedding network: ``python -m stages.lac DATASET METHOD SEED FIRST``."""
+"""Second stage: go on from a trained label-embedding network: ``python -m stages.lac DATASET METHOD SEED``."""
 
 from pathlib import Path
 
+from pipeline.config.params import read_params
 from pipeline.config.runs import job
 from pipeline.core import files
 from pipeline.core.errors import FileError
@@ -10,21 +11,21 @@ from pipeline.training.run import execute, image_inputs
 from stages import entry
 
 
-def lac(root: Path, dataset: str, method: str, seed: int, first: str, variant: str | None = None) -> None:
-    """Train on from the first stage's network with a fresh optimiser, schedule, average and queue.
+def lac(root: Path, dataset: str, method: str, seed: int, variant: str | None = None) -> None:
+    """Train on from the network of ``grid.lac_start`` with a fresh optimiser, schedule, average and queue.
 
     Args:
         root: Project root.
         dataset: Name of a dataset.
         method: Name of a method: LAC, or its rival trained on for as long.
         seed: Training seed.
-        first: Method of the first stage (PLC in Xie 2022, section 3.3).
         variant: Key of a variant, or None for the grid's run.
 
     Raises:
         FileError: The first stage's network is absent, or of another head than ``lac.head``.
     """
     run = job(root, "lac", dataset, method, seed, variant)
+    first = read_params(root / "params.yaml").grid.lac_start
     weights = root / "runs" / "end_to_end" / f"{dataset}-{first}-{seed}" / "weights.pt"
     content = files.read_torch(weights)
     asked = run.settings.head.model_dump()

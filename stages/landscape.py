@@ -44,7 +44,7 @@ def landscape(root: Path, dataset: str, method: str, seed: int) -> None:
         method: Name of the method that trained the network.
         seed: Training seed.
     """
-    params = read_params(root / "params.yaml")
+    params = read_params(root / "params.yaml", method)
     settings = params.settings("landscape", dataset)
     training, own = params.run(STAGE, dataset, method)
     key = f"{dataset}-{method}-{seed}"

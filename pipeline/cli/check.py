@@ -21,7 +21,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pipeline.config.params import BY_DATASET, PUBLISHED, TRAINING_STAGES, Params, read_params
+from pipeline.config.params import (
+    BY_DATASET,
+    PUBLISHED,
+    TRAINING_STAGES,
+    Params,
+    method_file,
+    method_key,
+    read_project,
+)
 from pipeline.core import files
 from pipeline.core.errors import ConfigError, FileError, SourceError
 from pipeline.core.strict import NAME, Strict, explain
@@ -398,24 +406,13 @@ def _run_problems(root: Path, params: Params, stage: str, dataset: str, method: 
         yield f"expected_positives.{dataset}: is missing, and `{method}` ({where}) needs it"
     if stage in CONTINUES:
         start = params.variants.finetune[what].start if stage == "finetune" and what else method
-        first, before = _first(root) if stage == "lac" else start, CONTINUES[stage]
+        first, before = params.grid.lac_start if stage == "lac" else start, CONTINUES[stage]
         head = _head(params, before, dataset, first)
-        if first is not None and head is not None and not _may_start(stage, settings.head, head):
+        if head is not None and not _may_start(stage, settings.head, head):
             yield (
                 f"{at('head')}: differs from {params.origin(before, dataset, first, None, 'head')}, whose weights it "
                 f"starts from (`{settings.head.kind}` from `{head.kind}`, {where})"
             )
-
-
-@cache
-def _first(root: Path) -> str | None:
-    """Return the method whose network the second stage goes on from, as dvc.yaml says; None where it does not."""
-    from dvc.fs import LocalFileSystem
-    from dvc.utils.serialize import load_path
-
-    graph = load_path(str(root / "dvc.yaml"), LocalFileSystem()) if (root / "dvc.yaml").is_file() else None
-    stage = ((graph or {}).get("stages") or {}).get("lac") or {}
-    return str(stage["cmd"]).split()[-1] if "cmd" in stage else None
 
 
 def _may_start(stage: str, head: Head, before: Head) -> bool:
@@ -423,10 +420,10 @@ def _may_start(stage: str, head: Head, before: Head) -> bool:
     return head == before or (stage == "finetune" and {head.kind, before.kind} in SAME_WEIGHTS)
 
 
-def _head(params: Params, stage: str, dataset: str, method: str | None) -> Head | None:
-    """Return the head that a run of a stage trains; None for no run, or for one that is not valid (named elsewhere)."""
+def _head(params: Params, stage: str, dataset: str, method: str) -> Head | None:
+    """Return the head that a run of a stage trains; None for one that is not valid (named elsewhere)."""
     try:
-        return params.run(stage, dataset, method)[0].head if method else None
+        return params.run(stage, dataset, method)[0].head
     except ConfigError:
         return None
 
@@ -461,7 +458,7 @@ def run_problems(root: Path, params: Params) -> list[str]:
 
 
 def settings_problems(root: Path, params: Params) -> list[str]:
-    """Check every block of ``methods``, also for datasets and methods that the grid does not run now.
+    """Check every block of params/methods, also for datasets and methods that the grid does not run now.
 
     Args:
         root: Project root.
@@ -470,14 +467,18 @@ def settings_problems(root: Path, params: Params) -> list[str]:
     Returns:
         One line for each problem.
     """
-    problems = []
+    there = {path.stem for path in (root / "pipeline" / "methods").glob("*.py")} - {"__init__"}
+    problems = [
+        f"{method_file(method)}: no such file, and there is pipeline/methods/{method}.py"
+        for method in sorted(there - params.methods.keys())
+    ]
     for method, section in params.methods.items():
         for dataset in section:
             if dataset == PUBLISHED:
-                continue  # training recipes, which the schema of params.yaml has checked
+                continue  # training recipes, which were checked as they were read
             try:
-                facts = _facts(root, "methods", method, "methods")
-                _validate(facts, params.method(method, dataset), f"methods.{method}.{dataset}")
+                facts = _facts(root, "methods", method, method_file(method))
+                _validate(facts, params.method(method, dataset), method_key(method, dataset))
             except ConfigError as error:
                 problems += str(error).splitlines()
     return problems
@@ -547,7 +548,7 @@ def graph_problems(root: Path, params: Params) -> tuple[list[str], list[Path]]:
     for stage in stages:
         for dep in stage.deps:
             name = path(dep)
-            if isinstance(dep, ParamsDependency):
+            if isinstance(dep, ParamsDependency) and (base / name).exists():
                 if name not in contents:
                     contents[name] = load_path(str(base / name), LocalFileSystem())
                 faults = [f"{name} has no {key}" for key in _absent(dep.params, contents[name])]
@@ -605,7 +606,7 @@ def check(root: Path = Path(".")) -> tuple[list[str], list[Path]]:
         One line for each problem, and the folders that removed runs left.
     """
     try:
-        params = read_params(root / "params.yaml")
+        params = read_project(root)
     except ConfigError as error:
         return str(error).splitlines(), []
     problems, leftovers = graph_problems(root, params)

@@ -14,7 +14,7 @@ from typing import Any
 
 from ruamel.yaml import YAML, YAMLError
 
-from pipeline.config.params import PUBLISHED
+from pipeline.config.params import METHODS, PUBLISHED
 from pipeline.core import text
 from pipeline.core.errors import ConfigError, SourceError
 from pipeline.core.faults import Faults, number, some
@@ -188,12 +188,14 @@ def taken(project: Path, root: str) -> set[str]:
     params, names = project / "params.yaml", set()
     if not params.is_file():
         raise ConfigError("no params.yaml here: run this in the project's folder")
-    for path in (params, *sorted((project / "profiles").glob("*.yaml"))):
+    methods = sorted((project / METHODS).glob("*.yaml"))
+    for path in (params, *sorted((project / "profiles").glob("*.yaml")), *methods):
         try:
             content = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
         except (YAMLError, UnicodeDecodeError, OSError) as error:
             raise ConfigError(f"{path}: not YAML 1.2: {' '.join(str(error).split())}") from error
         sections = content if isinstance(content, dict) else {}
+        sections = {"methods": {path.stem: sections}} if path in methods else sections
         mine = {
             name for name, block in _keys_of(sections.get("prepare")).items() if _keys_of(block).get("root") == root
         }

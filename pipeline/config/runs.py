@@ -8,7 +8,7 @@ from pipeline.training.run import Job
 
 
 def job(root: Path, stage: str, dataset: str, method: str, seed: int, variant: str | None) -> Job:
-    """Resolve a run from params.yaml and read the dataset's table.
+    """Resolve a run from params.yaml and the method's file, and read the dataset's table.
 
     Args:
         root: Project root.
@@ -24,7 +24,7 @@ def job(root: Path, stage: str, dataset: str, method: str, seed: int, variant: s
     Raises:
         ConfigError: The run's settings are not valid; the key is named.
     """
-    params = read_params(root / "params.yaml")
+    params = read_params(root / "params.yaml", method)
     settings, own = params.run(stage, dataset, method, variant)
     table = read_table(root / "data" / "prepare" / dataset / "table.h5")
     key = variant or f"{dataset}-{method}-{seed}"

@@ -247,6 +247,8 @@ def _store(
     weights = history.rows[history.epoch - 1]["weights"]
     metrics = {"epoch": history.epoch, "epochs": len(history.rows), "learning_rate": rate, "weights": weights, **found}
     files.write_json(folder / "metrics.json", metrics)
+    shown = {f"{split}_map": found[split]["map"] for split in ("test", "val")}
+    files.write_json(folder.with_name(f"{run.key}.json"), shown)  # what DVC compares: a column each
     files.write_json(
         folder / "provenance.json",
         {

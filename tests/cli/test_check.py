@@ -13,7 +13,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from pipeline.cli import check, profile
-from pipeline.config.params import TRAINING_STAGES, read_params
+from pipeline.config.params import TRAINING_STAGES, method_file, read_project
 from pipeline.core import files
 from pipeline.core.errors import ConfigError
 from pipeline.labels.table import write_table
@@ -40,19 +40,24 @@ def project(original: Path, tmp_path: Path) -> Path:
 
 
 def edit(project: Path, changes: dict[str, Any]) -> None:
-    """Set dotted keys of params.yaml; ``...`` deletes the key."""
-    path, yaml = project / "params.yaml", YAML()
-    content = yaml.load(path)
+    """Set keys of params.yaml, below `methods` of a method's file; ``...`` deletes the key or the file."""
+    yaml = YAML()
     for dotted, value in changes.items():
-        *parents, last = dotted.split("/")
-        block = content
+        path, keys = project / "params.yaml", dotted.split("/")
+        if keys[0] == "methods":
+            path, keys = project / method_file(keys[1]), keys[2:]
+        if not keys:
+            path.unlink() if value is ... else yaml.dump(value, path)
+            continue
+        *parents, last = keys
+        content = block = yaml.load(path)
         for key in parents:
             block = block.setdefault(key, {})
         if value is ...:
             del block[last]
         else:
             block[last] = value
-    yaml.dump(content, path)
+        yaml.dump(content, path)
 
 
 def test_the_default_passes(project: Path) -> None:
@@ -107,10 +112,12 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
             {"grid/end_to_end": ["plc", "base"], "methods/base": {"default": {}}},
             r"grid\.end_to_end: `base` has no file",
         ),
-        ({"methods/em": ...}, r"methods\.em: no such section"),
-        ({"methods/em/default/alpha": "high"}, r"methods\.em\.default\.alpha: "),
+        ({"methods/em": ...}, r"^params/methods/em\.yaml: no such file; there are an, "),
+        ({"methods/l1r": ...}, r"^params/methods/l1r\.yaml: no such file, and there is pipeline/methods/l1r\.py$"),
+        ({"methods/emm": {"default": {}}}, r"^params/methods/emm\.yaml: `emm` has no file pipeline/methods/emm\.py; "),
+        ({"methods/em/default/alpha": "high"}, r"params/methods/em\.yaml:default\.alpha: "),
         ({"linear_init/digit": {"epochs": 3}}, r"linear_init\.digit: no dataset of that name"),
-        ({"methods/em/voc": {"alfa": 0.1}}, r"methods\.em\.voc\.alfa: "),  # a dataset that the grid does not run
+        ({"methods/em/voc": {"alfa": 0.1}}, r"em\.yaml:voc\.alfa: "),  # a dataset that the grid does not run
         # what a stage can give
         ({"grid/linear_init": EVERY}, r"grid\.linear_init: `lac` compares 2 views"),
         (
@@ -138,19 +145,19 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
         # published recipes
         (
             {"finetune/default/protocol": "published", "methods/iun/published": {"voc": {"finetune": {"epochs": 2}}}},
-            r"^methods\.iun\.published: has no recipe of finetune for digits, which `protocol: published` of finetune",
+            r"^params/methods/iun\.yaml:published: has no recipe of finetune for digits, which `protocol: published` ",
         ),
         (
             {"variants/lac/digits-plc-0-x": VARIANT | {"method": "plc", "set": PUBLISHED}, "methods/plc/published": {}},
-            r"^methods\.plc\.published: has no recipe of lac for digits",
+            r"^params/methods/plc\.yaml:published: has no recipe of lac for digits",
         ),
         (
             {"variants/lac/digits-plc-0-x": VARIANT | {"method": "plc", "set": PUBLISHED}}
             | {"methods/plc/published/default/lac": {"strong": None}},
-            r"^methods\.plc\.published\.default\.lac\.strong: is null, and `plc` \(variants\.lac\.digits-plc-0-x\)",
+            r"^params/methods/plc\.yaml:published\.default\.lac\.strong: is null, and `plc` \(variants\.lac\.digits",
         ),
-        ({"methods/em/published/voc": {"finetune": {"epoch": 3}}}, r"^methods\.em\.published\.voc\.finetune\.epoch: "),
-        ({"methods/em/published/vocc": {"finetune": {}}}, r"^methods\.em\.published\.vocc: no dataset of that name"),
+        ({"methods/em/published/voc": {"finetune": {"epoch": 3}}}, r"/em\.yaml:published\.voc\.finetune\.epoch: "),
+        ({"methods/em/published/vocc": {"finetune": {}}}, r"/em\.yaml:published\.vocc: no dataset of that name"),
         (  # the second stage goes on from plc's network, whatever else fits
             {
                 "grid/end_to_end": ["plc", "an"],
@@ -160,7 +167,7 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
                 "methods/plc/published": {"default": {"end_to_end": {"head": TRANSFORMER | {"embedding": 5}}}},
                 "methods/an/published": {"default": {"end_to_end": {"head": TRANSFORMER}}},
             },
-            r"^lac\.default\.head: differs from methods\.plc\.published\.default\.end_to_end\.head, whose",
+            r"^lac\.default\.head: differs from params/methods/plc\.yaml:published\.default\.end_to_end\.head, whose",
         ),
         (
             {"linear_init/default/crop": 0.5},
@@ -175,8 +182,8 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
         (
             {"linear_init/default/protocol": "published", "methods/em/published/default/linear_init": {"crop": 0.5}}
             | {"methods/em/published/digits": {"linear_init": {"freeze": ["conv1"]}}, "grid/linear_init": ["em"]},
-            r"^methods\.em\.published\.default\.linear_init\.crop: concerns .*\n"
-            r"methods\.em\.published\.digits\.linear_init\.freeze: concerns images",
+            r"^params/methods/em\.yaml:published\.default\.linear_init\.crop: concerns .*\n"
+            r"params/methods/em\.yaml:published\.digits\.linear_init\.freeze: concerns images",
         ),
         (  # not its recipe, which this protocol leaves aside
             {"linear_init/default/crop": 0.5, "methods/em/published/default/linear_init": {"crop": 0.5}},
@@ -193,13 +200,13 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
         ({"lac/default/head": TRANSFORMER}, r"^lac\.default\.head: differs from end_to_end\.default\.head, "),
         (  # the recipe's head is the one that is compared, on either side
             {"end_to_end/default/protocol": "published", "methods/plc/published": {"default": {"end_to_end": LINEAR}}},
-            r"^lac\.default\.head: differs from methods\.plc\.published\.default\.end_to_end\.head, "
+            r"^lac\.default\.head: differs from params/methods/plc\.yaml:published\.default\.end_to_end\.head, "
             r".* \(`label_embedding` from `linear`, grid\.lac\)$",
         ),
         (
             {"lac/default/protocol": "published", "methods/plc/published": {"default": {"lac": LINEAR}}}
             | {"methods/lac/published": {"default": {"lac": {}}}},
-            r"^methods\.plc\.published\.default\.lac\.head: differs from end_to_end\.default\.head, "
+            r"^params/methods/plc\.yaml:published\.default\.lac\.head: differs from end_to_end\.default\.head, "
             r".* \(`linear` from `label_embedding`, grid\.lac\)$",
         ),
         (  # lac goes on with the very network
@@ -232,7 +239,7 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
             started("wan") | {"methods/wan": {"default": {}}},
             rf"finetune_variant@digits-an-0-x: dep \S+/digits-wan-0/\S+ {NEVER}; add wan to grid\.linear_init",
         ),
-        (started("nope"), r"^variants\.finetune\.digits-an-0-x\.start: `nope` is no section of `methods`$"),
+        (started("nope"), r"^variants\.finetune\.digits-an-0-x\.start: `nope` has no file params/methods/nope\.yaml$"),
         ({"grid/finetune": ["an", "em"]}, r"grid\.landscape: `full` is not in grid\.finetune"),
         (
             {"grid/end_to_end": ["an"]},
@@ -264,7 +271,7 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
 def test_a_fault_is_named(project: Path, changes: dict[str, Any], message: str) -> None:
     edit(project, changes)
     try:
-        params = read_params(project / "params.yaml")
+        params = read_project(project)
     except ConfigError as error:
         problems = str(error).splitlines()
         assert check.check(project) == (problems, [])
@@ -279,7 +286,7 @@ def test_a_fault_is_named(project: Path, changes: dict[str, Any], message: str) 
 def test_all_faults_are_listed_at_once(project: Path) -> None:
     edit(project, {"methods/em/default/alpha": "high", "prepare/digits/train": "many", "grid/end_to_end": []})
     text = "\n".join(check.check(project)[0])
-    assert all(part in text for part in ("methods.em.default.alpha", "prepare.digits.train", "digits-plc-0"))
+    assert all(part in text for part in ("em.yaml:default.alpha", "prepare.digits.train", "digits-plc-0"))
 
 
 def test_the_folder_of_raw_data_must_exist(project: Path) -> None:
@@ -313,7 +320,7 @@ def test_lists_that_cannot_be_read_are_told_before_dvc_deletes_anything(
     monkeypatch.setenv("HOME", str(project))
     edit(project, {"prepare/digits": VOC | {"root": "~/raw" if home else "raw"}})
     raw_data(project / "raw")
-    params = read_params(project / "params.yaml")
+    params = read_project(project)
     assert check.data_problems(project, params) == []
     (project / "raw/ImageSets/Main/cat_val.txt").write_text("val_0 1\nval_1 5\n")
     label, ids = check.data_problems(project, params)
@@ -322,14 +329,14 @@ def test_lists_that_cannot_be_read_are_told_before_dvc_deletes_anything(
     edit(project, {"prepare/digits/val_fraction": 0.01})
     shutil.rmtree(project / "raw")
     raw_data(project / "raw")
-    problems = check.data_problems(project, read_params(project / "params.yaml"))
+    problems = check.data_problems(project, read_project(project))
     assert problems == ["prepare.digits: no image in val"]
 
 
 def test_raw_data_that_changed_since_prepare_ran_is_told(project: Path) -> None:
     edit(project, {"prepare/digits": VOC | {"root": "raw"}})
     raw_data(project / "raw")
-    params = read_params(project / "params.yaml")
+    params = read_project(project)
     settings = voc.Settings.model_validate(VOC | {"root": "raw"})
     report = project / "data/prepare/digits/report.json"
     files.write_json(report, {"raw_sha256": voc.fingerprint(settings, project)})
@@ -354,7 +361,7 @@ def test_raw_data_that_changed_since_prepare_ran_is_told(project: Path) -> None:
 def test_a_backbones_file_that_changed_is_told(project: Path) -> None:
     edit(project, {"backbone/digits": FILE | {"file": "resnet.pth"}})
     (project / "resnet.pth").write_bytes(b"weights")
-    params = read_params(project / "params.yaml")
+    params = read_project(project)
     files.write_json(
         project / "weights/digits/provenance.json", {"file_sha256": hashlib.sha256(b"weights").hexdigest()}
     )
@@ -517,7 +524,7 @@ def test_labels_that_are_not_exhaustive_ask_for_settings_of_their_own(project: P
     block = {"source": "folder", "root": "raw", "size": 48, "bad_images": "stop", "classes": None, "split_seed": 0}
     block |= {"split_folders": False, "same_name": "separate", "val_fraction": 0.25, "test_fraction": 0.25}
     edit(project, {"prepare/digits": block})
-    assert check.data_problems(project, read_params(project / "params.yaml")) == [
+    assert check.data_problems(project, read_project(project)) == [
         "simulate.protocol: seeded, but the labels of digits are not exhaustive; set it to given",
         *(
             f"{stage}.default.select: clean, but the labels of digits are not exhaustive; set it to observed or last"
@@ -526,10 +533,10 @@ def test_labels_that_are_not_exhaustive_ask_for_settings_of_their_own(project: P
     ]
     edit(project, {"simulate/default/protocol": "given"})
     edit(project, {f"{stage}/default/select": "last" for stage in TRAINING_STAGES})
-    assert check.data_problems(project, read_params(project / "params.yaml")) == []
+    assert check.data_problems(project, read_project(project)) == []
     edit(project, {"prepare/digits": VOC | {"root": "voc"}})
     raw_data(project / "voc")
-    assert check.data_problems(project, read_params(project / "params.yaml")) == [
+    assert check.data_problems(project, read_project(project)) == [
         "simulate.protocol: given, but the labels of digits are exhaustive; set it to literature or seeded"
     ]
 
@@ -539,9 +546,9 @@ def test_rows_that_simulate_or_training_would_refuse_are_told_first(project: Pat
     block = {"source": "cub", "root": "raw", "least_certainty": 1, "size": 48, "bad_images": "stop"}
     edit(project, {"prepare/digits": block | {"val_fraction": 0.2, "split_seed": 1200}})
     bare = "prepare.digits: no val image has a positive label, so no epoch can be chosen by it"
-    assert check.data_problems(project, read_params(project / "params.yaml")) == [bare]
+    assert check.data_problems(project, read_project(project)) == [bare]
     edit(project, {"simulate/default/empty_rows": "error"})
-    assert check.data_problems(project, read_params(project / "params.yaml")) == [
+    assert check.data_problems(project, read_project(project)) == [
         "simulate.empty_rows: error, and 1 training and val images of digits have no positive",
         bare,
     ]
@@ -550,7 +557,7 @@ def test_rows_that_simulate_or_training_would_refuse_are_told_first(project: Pat
 def test_a_biased_draw_of_drawn_pictures_is_checked_too(project: Path) -> None:
     def problems(bias: dict[str, Any]) -> list[str]:
         edit(project, {"simulate/default/bias": bias})
-        return check.data_problems(project, read_params(project / "params.yaml"))
+        return check.data_problems(project, read_project(project))
 
     assert problems({"kind": "size", "power": 1.0})[0].startswith("simulate.bias: size needs boxes")
     table = {"kind": "table", "file": "w.csv"}
@@ -570,7 +577,7 @@ def test_a_biased_draw_that_cannot_be_made_is_told_first(project: Path) -> None:
 
     def problems(bias: dict[str, Any]) -> list[str]:
         edit(project, {"simulate/default/bias": bias})
-        return check.data_problems(project, read_params(project / "params.yaml"))
+        return check.data_problems(project, read_project(project))
 
     assert problems({"kind": "frequency", "power": 1.0}) == []
     assert problems({"kind": "size", "power": 1.0}) == [
@@ -605,10 +612,10 @@ def test_raw_lists_are_not_read_again_while_nothing_changed(project: Path, monke
     files.write_json(prepared / "report.json", {"raw_sha256": voc.fingerprint(settings, project)})
     write_table(prepared / "table.h5", voc.read(settings, project).table)
     monkeypatch.setattr(voc, "read", lambda *_: pytest.fail("read again"))
-    assert check.data_problems(project, read_params(project / "params.yaml")) == []
+    assert check.data_problems(project, read_project(project)) == []
     monkeypatch.undo()
     (project / "raw/JPEGImages/train_3.jpg").write_bytes(b"another")
-    (problem,) = check.data_problems(project, read_params(project / "params.yaml"))
+    (problem,) = check.data_problems(project, read_project(project))
     assert problem == "prepare.digits: raw data of digits changed since prepare ran: dvc repro -f prepare@digits"
 
 

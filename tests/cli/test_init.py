@@ -608,11 +608,15 @@ def test_names_in_use_are_those_of_datasets_and_of_blocks(original: Path, tmp_pa
     (tmp_path / "profiles").mkdir()
     (tmp_path / "params.yaml").write_text(
         "prepare: {mine: {root: /photos}, theirs: {root: /other}}\nsimulate: {mine: {}, theirs: {}, default: {}}\n"
-        "methods: {an: {cars: {}, published: {boats: {}}}}\ngrid: {seeds: [0]}\nvariants: {lac: {}}\n"
+        "grid: {seeds: [0]}\nvariants: {lac: {}}\n"
     )
-    (tmp_path / "profiles" / "x.yaml").write_text("prepare: {pets: {root: ROOT}}\nfeatures:\n")
+    (tmp_path / "params/methods").mkdir(parents=True)
+    (tmp_path / "params/methods/an.yaml").write_text("{cars: {}, published: {boats: {}}}")
+    (tmp_path / "profiles" / "x.yaml").write_text(
+        "prepare: {pets: {root: ROOT}}\nfeatures:\nmethods: {em: {trees: {}}}\n"
+    )
     (tmp_path / "profiles" / "empty.yaml").write_text("")
-    names = {"theirs", "default", "cars", "boats", "published", "pets"}
+    names = {"theirs", "default", "cars", "boats", "published", "pets", "trees"}
     assert init.taken(tmp_path, "/photos") == names  # the same data may be written anew
     assert init.taken(tmp_path, "/photos/") == names | {"mine"}
     (tmp_path / "profiles" / "x.yaml").write_text("a: [")

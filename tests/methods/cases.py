@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pipeline.config.params import read_params
+from pipeline.config.params import method_file, read_params
 from pipeline.methods.shared.base import Method, build, names
 from pipeline.methods.shared.problem import Problem
 from pipeline.networks.interface import Outputs
@@ -20,13 +20,13 @@ N, B, C, D, E = 12, 4, 5, 6, 3
 
 
 def method_cases() -> list[Any]:
-    """(name, settings) for every method in the folder: SETTINGS of its test file, else its block of params.yaml."""
+    """(name, settings) for every method in the folder: SETTINGS of its test file, else those of its params."""
     cases = []
     for name in names():
         own = ROOT / "tests" / "methods" / f"test_{name}.py"
         variants = getattr(import_module(f"tests.methods.test_{name}"), "SETTINGS", None) if own.is_file() else None
-        if not variants and name in (params := read_params(ROOT / "params.yaml")).methods:
-            variants = [params.method(name, "digits")]
+        if not variants and (ROOT / method_file(name)).is_file():
+            variants = [read_params(ROOT / "params.yaml", name).method(name, "digits")]
         cases += [(name, variant) for variant in variants or []]
     return cases
 

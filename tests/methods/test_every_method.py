@@ -120,7 +120,7 @@ def test_class_attributes_are_of_the_vocabulary(name):
 
 @every_name
 def test_params_hold_settings_that_the_method_takes(name):
-    base.build(name, read_params(ROOT / "params.yaml").method(name, "digits"), problem())
+    base.build(name, read_params(ROOT / "params.yaml", name).method(name, "digits"), problem())
 
 
 @every_name

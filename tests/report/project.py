@@ -84,15 +84,12 @@ def params_text(source: Path, target: Path, plan: Plan) -> None:
         "datasets": list(plan.datasets),
         "seeds": list(plan.seeds),
         **{stage: list(methods) for stage, methods in plan.scores.items()},
+        "lac_start": "plc",
         "landscape": ["an", "em_apl"],
     }
     content["variants"] = {
         stage: {key: _variant(stage, key) for key in plan.variants.get(stage, {})} for stage in plan.scores
     }
-    named = {method for methods in plan.scores.values() for method in methods}
-    named |= {key.split("-")[1] for variants in plan.variants.values() for key in variants}
-    recipe = {"published": {"default": {stage: {"optimizer": "adam"} for stage in plan.scores}}}
-    content["methods"] = {method: {"default": {}} | recipe for method in sorted(named | {"em_apl"})}
     with open(target, "w", encoding="utf-8") as file:
         YAML().dump(content, file)
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ruamel.yaml import YAML
 
 from pipeline.core import hdf5
 from pipeline.labels.table import Table, write_table
+from tests import copies
 
 DATASET, SEED = "digits", 0
 CLASSES = ("cat", "dog | wolf", "owl")
@@ -18,21 +18,18 @@ EPOCHS, CHOSEN = 3, 2
 
 
 def write_params(root: Path, repository: Path, **sections: Any) -> None:
-    """Write the repository's params.yaml with other values in some sections."""
-    content = {**_shipped(repository), **sections}
-    root.mkdir(parents=True, exist_ok=True)
-    with open(root / "params.yaml", "w") as file:
-        YAML(typ="safe", pure=True).dump(content, file)
+    """Write the repository's params with other values in some sections; ``methods`` are all methods' files."""
+    copies.write_params(root, {**_shipped(repository), **sections})
 
 
 @cache
 def _shipped(repository: Path) -> dict[str, Any]:
-    return YAML(typ="safe", pure=True).load((repository / "params.yaml").read_text())
+    return copies.read_params(repository)
 
 
 def grid(**stages: list[str]) -> dict[str, Any]:
     """Return a grid of one dataset and seed with some methods, none where a stage is not named."""
-    names = {"linear_init": ["an"], "finetune": [], "end_to_end": [], "lac": [], "landscape": []}
+    names = {"linear_init": ["an"], "finetune": [], "end_to_end": [], "lac": [], "lac_start": "plc", "landscape": []}
     return {"datasets": [DATASET], "seeds": [SEED], **names, **stages}
 
 

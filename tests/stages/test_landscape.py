@@ -4,10 +4,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from ruamel.yaml import YAML
 
 from pipeline.audits.landscape import LandscapeError
-from pipeline.config.params import read_params
+from pipeline.config.params import read_project
 from pipeline.core import files, hdf5, seeds
 from pipeline.core.errors import FileError
 from pipeline.methods.an import AssumeNegative
@@ -18,6 +17,7 @@ from pipeline.networks.interface import Outputs
 from pipeline.networks.network import Network
 from pipeline.training.run import problem
 from stages.landscape import landscape, own_loss, sample
+from tests import copies
 from tests.stages import finished_runs as finished
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.25)
@@ -33,7 +33,7 @@ class Project:
         settings = {"default": SETTINGS}
         finished.write_params(root, repository, variants=finished.no_variants(), landscape=settings)
         self.root = root
-        self.params = read_params(root / "params.yaml")
+        self.params = read_project(root)
         self.table, self.observed = finished.write_data(root)
         self.pixels = np.random.default_rng(5).integers(0, 256, (len(self.table.paths), 16, 16, 3), dtype=np.uint8)
         with hdf5.create(root / "data" / "prepare" / "digits" / "images.h5") as file:
@@ -259,11 +259,11 @@ def test_every_view_is_the_whole_image_and_only_weights_are_handed_on():
 @pytest.mark.parametrize(("name", "power"), [("l1r", 1), ("l2r", 2)])
 def test_a_norm_is_of_the_weights_that_the_run_trained(tmp_path: Path, repository: Path, name: str, power: int):
     project = Project(tmp_path, repository)
-    content = YAML(typ="safe", pure=True).load((tmp_path / "params.yaml").read_text())
+    content = copies.read_params(tmp_path)
     content["finetune"]["default"]["freeze"] = ["layers.0", "layers.3"]
     content["methods"][name] = {"default": {"weight": 0.5}}
     finished.write_params(tmp_path, repository, **content)
-    project.params = read_params(tmp_path / "params.yaml")
+    project.params = read_project(tmp_path)
     network = project.train(project.method(name), name, seed=8)
     landscape(tmp_path, "digits", name, 0)
     arrays, attrs, _, _ = project.result(name)
@@ -307,7 +307,7 @@ def test_weights_that_are_not_those_of_the_logits_are_an_error(tmp_path: Path, r
 
 def test_an_overflowing_loss_is_null_in_the_metrics(tmp_path: Path, repository: Path):
     project = Project(tmp_path, repository)
-    project.params = read_params(tmp_path / "params.yaml")
+    project.params = read_project(tmp_path)
     settings = {"default": SETTINGS | {"radius": 1e30}}
     finished.write_params(tmp_path, repository, variants=finished.no_variants(), landscape=settings)
     project.train(project.method("an"), "an", seed=7)

@@ -669,7 +669,7 @@ FAULTS: dict[str, tuple[str, Callable[[Project], Any], type[Exception], str]] = 
         ConfigError,
         "methods.em_apl.beta: Field required",
     ),
-    "method without section": ("em", lambda p: None, ConfigError, "methods.em: no such section"),
+    "method without section": ("em", lambda p: None, ConfigError, "params/methods/em.yaml: cannot be read"),
     "method without code": ("nowhere", lambda p: None, ConfigError, "methods.nowhere: unknown method"),
     "need unmet": (
         "lac",
