@@ -23,12 +23,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pipeline.batch import Problem
-from pipeline.checkpoint import Checkpoint
-from pipeline.inputs import ImageInputs, Inputs
-from pipeline.methods import base
+from pipeline.core.resume import Checkpoint
+from pipeline.methods.shared import base
+from pipeline.methods.shared.problem import Problem
 from pipeline.networks.network import Network
-from pipeline.train import train
+from pipeline.training.inputs import ImageInputs, Inputs
+from pipeline.training.loop import train
 from tests import tiny
 from tests.methods.cases import ROOT, method_cases
 

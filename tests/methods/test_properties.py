@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from torch import Tensor
 
-from pipeline.batch import Outputs, Problem
-from pipeline.methods import base
+from pipeline.methods.shared import base
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 from tests.methods.cases import D, method_cases, outputs, problem
 
 EXTREME = 100.0
