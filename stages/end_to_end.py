@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pipeline.config.runs import job
+from pipeline.config.runs import read_run
 from pipeline.networks.network import on_backbone
 from pipeline.training.run import execute, image_inputs
 from stages import entry
@@ -18,7 +18,7 @@ def end_to_end(root: Path, dataset: str, method: str, seed: int, variant: str | 
         seed: Training seed.
         variant: Key of a variant, or None for the grid's run.
     """
-    run = job(root, "end_to_end", dataset, method, seed, variant)
+    run = read_run(root, "end_to_end", dataset, method, seed, variant)
     weights = root / "weights" / dataset / "backbone.pt"
     reads = [
         weights,

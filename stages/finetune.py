@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pipeline.config.runs import job
+from pipeline.config.runs import read_run
 from pipeline.core import files
 from pipeline.core.errors import FileError
 from pipeline.networks.network import Network, on_backbone
@@ -20,7 +20,7 @@ def finetune(root: Path, dataset: str, method: str, seed: int, variant: str | No
         seed: Training seed.
         variant: Key of a variant, or None for the grid's run.
     """
-    run = job(root, "finetune", dataset, method, seed, variant)
+    run = read_run(root, "finetune", dataset, method, seed, variant)
     weights = root / "weights" / dataset / "backbone.pt"
     start = run.params.variants.finetune[variant].start if variant else method
     first = root / "runs" / "linear_init" / f"{dataset}-{start}-{seed}"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pipeline.config.runs import job
+from pipeline.config.runs import read_run
 from pipeline.core import files
 from pipeline.core.errors import FileError
 from pipeline.networks.network import Network
@@ -24,7 +24,7 @@ def lac(root: Path, dataset: str, method: str, seed: int, first: str, variant: s
     Raises:
         FileError: The first stage's network is absent, or of another head than ``lac.head``.
     """
-    run = job(root, "lac", dataset, method, seed, variant)
+    run = read_run(root, "lac", dataset, method, seed, variant)
     weights = root / "runs" / "end_to_end" / f"{dataset}-{first}-{seed}" / "weights.pt"
     content = files.read_torch(weights)
     asked = run.settings.head.model_dump()

@@ -81,13 +81,13 @@ def landscape(root: Path, dataset: str, method: str, seed: int) -> None:
 
     folder = root / "analyses" / "landscape" / key
     with hdf5.create(folder / "landscape.h5") as file:
-        hdf5.put(file, "offsets_1d", line, axes="point", units="filter norms along x")
-        hdf5.put(file, "loss_1d", loss_1d, axes="point", units="loss, mean over images and classes")
-        hdf5.put(file, "offsets_2d", plane, axes="point", units="filter norms along x, and along y")
-        hdf5.put(
+        hdf5.write_array(file, "offsets_1d", line, axes="point", units="filter norms along x")
+        hdf5.write_array(file, "loss_1d", loss_1d, axes="point", units="loss, mean over images and classes")
+        hdf5.write_array(file, "offsets_2d", plane, axes="point", units="filter norms along x, and along y")
+        hdf5.write_array(
             file, "loss_2d", loss_2d, axes="point along x, point along y", units="loss, mean over images and classes"
         )
-        hdf5.put(file, "image_index", index, axes="image", units="row of the training split")
+        hdf5.write_array(file, "image_index", index, axes="image", units="row of the training split")
         file.attrs.update({"centre_loss": centre, "direction_seed": settings.direction_seed, "images": len(index)})
         file.attrs.update({"method": method, "stage": STAGE, "stored_state": ", ".join(state)})
         for axis in ("x", "y"):

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pipeline.config.runs import job
+from pipeline.config.runs import read_run
 from pipeline.core import hdf5
 from pipeline.core.errors import ConfigError, FileError
 from pipeline.networks.network import Network
@@ -28,7 +28,7 @@ def linear_init(root: Path, dataset: str, method: str, seed: int, variant: str |
         ConfigError: The head needs maps, which the cache does not hold.
         FileError: The cache is absent, of another number of images, or not finite.
     """
-    run = job(root, "linear_init", dataset, method, seed, variant)
+    run = read_run(root, "linear_init", dataset, method, seed, variant)
     if run.settings.head.kind != "linear":
         raise ConfigError(f"linear_init.head.kind: {run.settings.head.kind!r} needs maps; cached features have none")
     cache = root / "data" / "features" / dataset / "features.h5"

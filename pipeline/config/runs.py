@@ -4,10 +4,10 @@ from pathlib import Path
 
 from pipeline.config.params import read_params
 from pipeline.labels.table import read_table
-from pipeline.training.run import Job
+from pipeline.training.run import Run
 
 
-def job(root: Path, stage: str, dataset: str, method: str, seed: int, variant: str | None) -> Job:
+def read_run(root: Path, stage: str, dataset: str, method: str, seed: int, variant: str | None) -> Run:
     """Resolve a run from params.yaml and read the dataset's table.
 
     Args:
@@ -28,4 +28,4 @@ def job(root: Path, stage: str, dataset: str, method: str, seed: int, variant: s
     settings, own = params.run(stage, dataset, method, variant)
     table = read_table(root / "data" / "prepare" / dataset / "table.h5")
     key = variant or f"{dataset}-{method}-{seed}"
-    return Job(root, stage, dataset, method, seed, key, settings, own, params.density(dataset), table)
+    return Run(root, stage, dataset, method, seed, key, settings, own, params.density(dataset), table)

@@ -181,7 +181,7 @@ class ImageInputs:
             if name == "strong":
                 if self.strong is None:
                     raise ConfigError("strong: a method of two views needs the settings of the strong view")
-                each = [seeds.integer(seed, stream, epoch, int(row)) for row in index]
+                each = [seeds.derive_seed(seed, stream, epoch, int(row)) for row in index]
                 view = torch.stack([self.strong(image, own) for image, own in zip(view, each, strict=True)])
             elif name != "weak":
                 raise ConfigError(f"no view is called {name!r}; there are weak and strong")

@@ -225,7 +225,7 @@ def train(
     for epoch in range(len(history.rows) + 1, total + 1):
         if stop_early(settings.early_stop.rule, settings.early_stop.amount, _scores(history)):
             break  # asked here, not after an epoch, so that a resumed run that had stopped stays so
-        seeds.fix_torch(seed, "epoch", epoch)
+        seeds.seed_torch(seed, "epoch", epoch)
         rate = optimizer.param_groups[0]["lr"]  # of the epoch's first step
         method.begin_epoch(epoch, total)
         network.train()

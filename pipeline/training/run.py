@@ -35,7 +35,7 @@ BUDGET = 1 << 28  # values of epoch logits a run may keep; a gigabyte of float32
 
 
 @dataclass(frozen=True)
-class Job:
+class Run:
     """One training run, resolved."""
 
     root: Path
@@ -57,7 +57,7 @@ class Job:
         return self.root / "runs" / self.stage / self.key
 
 
-def image_inputs(run: Job, network: Network) -> dict[str, Inputs]:
+def image_inputs(run: Run, network: Network) -> dict[str, Inputs]:
     """Return packed images of the three splits, normalised as the network's backbone wants them."""
     pixels = images.Pixels(run.root / "data" / "prepare" / run.dataset / "images.h5")
     common = {"flip": run.settings.flip, "crop": run.settings.crop, "strong": run.settings.strong}
@@ -70,7 +70,7 @@ def image_inputs(run: Job, network: Network) -> dict[str, Inputs]:
 
 
 def execute(
-    run: Job,
+    run: Run,
     make: Callable[[], Network],
     inputs: Callable[[Network], dict[str, Inputs]],
     reads: list[Path],
@@ -107,8 +107,8 @@ def execute(
     also = [run.root / "data" / "prepare" / run.dataset / "table.h5", *([inherited] if inherited else [])]
     values = [run.settings.model_dump(), run.own, known.expected_positives, run.seed, run.stage]
     print_ = resume.fingerprint(values, [*reads, *also, *code(run.stage, run.method)])
-    place = resume.scratch(run.root) / f"{run.stage}-{run.key}"
-    resume.sort_out(place, print_, f"{run.stage} {run.key}")
+    place = resume.scratch_folder(run.root) / f"{run.stage}-{run.key}"
+    resume.delete_stale(place, print_, f"{run.stage} {run.key}")
 
     checkpoints: list[Checkpoint] = []
 
@@ -133,12 +133,12 @@ def execute(
                 checkpoint=checkpoints[-1],
             )
         except TrainingError as error:
-            checkpoints[-1].discard()  # from there it would diverge again; an interrupted search repeats it whole
+            checkpoints[-1].delete()  # from there it would diverge again; an interrupted search repeats it whole
             if run.settings.learning_rate != "grid":
                 raise
             tqdm.write(f"{error}; the search goes on without this rate")
             history = History()  # no epoch, and a score below any other
-        checkpoints[-1].empty()  # a finished trial's, before the next one fills another
+        checkpoints[-1].delete_disk()  # a finished trial's, before the next one fills another
         return history, network, method
 
     rate, (history, network, method), trials = search.choose(
@@ -152,7 +152,7 @@ def execute(
     logits = {split: predict(network, splits[split], run.settings.batch_size * 8, device) for split in at}
     _store(run, network, method, history, rate, trials, logits, labels, reads)
     for each in checkpoints:
-        each.discard()
+        each.delete()
 
 
 def code(stage: str, method: str) -> list[Path]:
@@ -172,7 +172,7 @@ def code(stage: str, method: str) -> list[Path]:
     return [*named, *(file for room in rooms for file in (pipeline / room).glob("*.py"))]
 
 
-def scorer(run: Job, single: np.ndarray) -> Callable[[np.ndarray], float]:
+def scorer(run: Run, single: np.ndarray) -> Callable[[np.ndarray], float]:
     """Return the closure that scores validation logits: mAP in percent, by full or by observed labels.
 
     Args:
@@ -201,12 +201,12 @@ def scorer(run: Job, single: np.ndarray) -> Callable[[np.ndarray], float]:
     return score
 
 
-def _fresh(run: Job, make: Callable[[], Network]) -> Network:
-    seeds.fix_torch(run.seed, "network")
+def _fresh(run: Run, make: Callable[[], Network]) -> Network:
+    seeds.seed_torch(run.seed, "network")
     return make()
 
 
-def _refuse_too_much(run: Job, images_: int, classes: int) -> None:
+def _refuse_too_much(run: Run, images_: int, classes: int) -> None:
     values = run.settings.epochs * images_ * classes
     if run.settings.keep_epoch_logits and values > BUDGET:
         raise ConfigError(
@@ -216,7 +216,7 @@ def _refuse_too_much(run: Job, images_: int, classes: int) -> None:
 
 
 def _store(
-    run: Job,
+    run: Run,
     network: Network,
     method: base.Method,
     history: History,
@@ -232,10 +232,10 @@ def _store(
     files.write_torch(folder / "method.pt", dict(method.state_dict()))
     with hdf5.create(folder / "logits.h5") as file:
         for split, values in logits.items():
-            hdf5.put(file, split, values, axes="image, class", units="logit")
+            hdf5.write_array(file, split, values, axes="image, class", units="logit")
         for name, kept in (("epochs_val", history.val), ("epochs_train", history.train)):
             if kept:
-                hdf5.put(file, name, torch.stack(kept).numpy(), axes="epoch, image, class", units="logit")
+                hdf5.write_array(file, name, torch.stack(kept).numpy(), axes="epoch, image, class", units="logit")
         file.attrs["epoch"] = history.epoch
         file.attrs["weights"] = history.rows[history.epoch - 1]["weights"]  # of train, val, test; epochs_* are raw
         file.attrs["classes"] = json.dumps(run.table.classes, ensure_ascii=False)
@@ -281,16 +281,16 @@ def _store_labels(path: Path, method: base.Method, history: History, logits: np.
         file.attrs["labels"] = method.labels
         for name, cell in (("belief", cells.belief), ("weight", cells.weight)):
             array = cell.float().expand(values.shape).cpu().numpy()
-            hdf5.put(file, name, array, axes="image, class", units="of an unknown cell", compress=True)
+            hdf5.write_array(file, name, array, axes="image, class", units="of an unknown cell", compress=True)
         if rounds is None:
             file.attrs["reason"] = "the method labels no unknown cell"
             rounds = np.zeros((0, *labels.shape), np.int8)
         units = "1 present, -1 absent, 0 none"
-        hdf5.put(file, "pseudo_label", rounds, axes="round, image, class", units=units, compress=True)
-        hdf5.put(file, "round_epoch", epochs.astype(np.int64), axes="round", units="epoch")
+        hdf5.write_array(file, "pseudo_label", rounds, axes="round, image, class", units=units, compress=True)
+        hdf5.write_array(file, "round_epoch", epochs.astype(np.int64), axes="round", units="epoch")
 
 
-def _epoch_rows(run: Job, history: History) -> list[dict[str, Any]]:
+def _epoch_rows(run: Run, history: History) -> list[dict[str, Any]]:
     truth, scored = run.table.reference("val")
     train_truth, train_scored = run.table.reference("train")
     rows = []
@@ -309,7 +309,7 @@ def _epoch_rows(run: Job, history: History) -> list[dict[str, Any]]:
 
 
 def _summary(
-    run: Job, history: History, rate: float, metrics: dict[str, Any], trials: list[dict[str, Any]]
+    run: Run, history: History, rate: float, metrics: dict[str, Any], trials: list[dict[str, Any]]
 ) -> list[str]:
     counts = {split: len(run.table.rows(split)) for split in ("train", "val", "test")}
     test, val = metrics["test"], metrics["val"]

@@ -54,9 +54,9 @@ def test_a_method_trains_on_images_or_is_refused(name: str, kind: str, tmp_path:
     if missing:
         with pytest.raises(ConfigError, match=f"needs {', '.join(sorted(missing))}"):
             run()
-        checkpoint.discard()
+        checkpoint.delete()
         return
     rows = run()
-    checkpoint.discard()
+    checkpoint.delete()
     assert len(rows) == 2 and all(np.isfinite(row["loss"]) for row in rows)
     assert any(not torch.equal(one, two) for one, two in zip(before, network.parameters(), strict=True))

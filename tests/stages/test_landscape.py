@@ -37,7 +37,7 @@ class Project:
         self.table, self.observed = finished.write_data(root)
         self.pixels = np.random.default_rng(5).integers(0, 256, (len(self.table.paths), 16, 16, 3), dtype=np.uint8)
         with hdf5.create(root / "data" / "prepare" / "digits" / "images.h5") as file:
-            hdf5.put(file, "pixels", self.pixels, axes="image, height, width, channel (RGB)", units="0 to 255")
+            hdf5.write_array(file, "pixels", self.pixels, axes="image, height, width, channel (RGB)", units="0 to 255")
 
     def images(self, rows: np.ndarray) -> torch.Tensor:
         """Normalised images, one value after the other as the formula says."""
@@ -62,7 +62,7 @@ class Project:
         files.write_torch(folder / "weights.pt", network.content())
         files.write_torch(folder / "method.pt", dict(method.state_dict()))
         with torch.no_grad(), hdf5.create(folder / "logits.h5") as file:
-            hdf5.put(file, "train", network(train)["logits"].numpy(), axes="image, class", units="logit")
+            hdf5.write_array(file, "train", network(train)["logits"].numpy(), axes="image, class", units="logit")
         return network
 
     def loss(self, network: Network, method: base.Method, index: np.ndarray) -> float:
@@ -299,7 +299,7 @@ def test_weights_that_are_not_those_of_the_logits_are_an_error(tmp_path: Path, r
     logits = tmp_path / "runs/finetune/digits-an-0/logits.h5"
     with torch.no_grad(), hdf5.create(logits) as file:
         dark = torch.zeros_like(project.images(project.table.rows("train")))  # as if normalised in another way
-        hdf5.put(file, "train", network(dark)["logits"].numpy() + 1, axes="image, class", units="logit")
+        hdf5.write_array(file, "train", network(dark)["logits"].numpy() + 1, axes="image, class", units="logit")
     with pytest.raises(LandscapeError, match=r"digits-an-0/logits\.h5: stored logits"):
         landscape(tmp_path, "digits", "an", 0)
     assert not (tmp_path / "analyses").exists()

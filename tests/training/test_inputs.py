@@ -89,7 +89,7 @@ def test_a_strong_view_is_the_augmentation_of_the_flipped_image() -> None:
     for row in (6, 2):
         image = torch.from_numpy(tiny.pixels(N)[row]).permute(2, 0, 1)
         image = image.flip(2) if flipped[row] else image
-        expected.append(augment.StrongAugmentation(STRONG)(image, seeds.integer(3, "strong_1", 1, row)))
+        expected.append(augment.StrongAugmentation(STRONG)(image, seeds.derive_seed(3, "strong_1", 1, row)))
     mean, std = (torch.tensor(values).view(3, 1, 1) for values in (tiny.MEAN, tiny.STD))
     found = inputs.views(np.array([6, 2]), ("weak", "strong"), 3, 1)[2:]
     torch.testing.assert_close(found, augment.normalise(torch.stack(expected), mean, std))

@@ -716,7 +716,7 @@ def test_a_checkpoint_holds_nothing_but_tensors_and_plain_values(tmp_path: Path)
     assert set(content["parts"]) == {"network", "method", "optimizer", "scheduler", "average"}
     assert content["parts"]["method"]["queue"].shape == (7, 2, 6)
     assert int((content["parts"]["method"]["queue_labels"] > 0).sum()) > 0
-    checkpoint.discard()
+    checkpoint.delete()
 
 
 # ---------------------------------------------------------------------------------------------- what a method reads
@@ -784,7 +784,7 @@ def test_hooks_are_called_in_their_order(tmp_path: Path) -> None:
     run(tiny.network(), method, tiny.features(4), checkpoint=checkpoint, inherited={"clock": torch.zeros(2)})
     assert method.calls == [("begin", 4), ("inherit", ["clock"]), "disk", *["step", "end", "flush"] * 2]
     assert checkpoint.load(), "what lies on disk is one epoch old at most, whatever the interval"
-    checkpoint.discard()
+    checkpoint.delete()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -792,10 +792,10 @@ def test_a_finished_run_that_is_resumed_asks_for_no_disk(tmp_path: Path) -> None
     for calls in (["disk"], []):
         method, checkpoint = Hooked(4), Checkpoint(tmp_path / "run.pt")
         run(tiny.network(), method, tiny.features(4), checkpoint=checkpoint)
-        checkpoint.empty()
+        checkpoint.delete_disk()
         assert [call for call in method.calls if call == "disk"] == calls
         if not calls:
-            checkpoint.discard()
+            checkpoint.delete()
         else:
             checkpoint._lock.close()
 

@@ -79,7 +79,7 @@ class Project:
     def put(self, path: Path, **arrays: np.ndarray) -> None:
         with hdf5.create(path) as file:
             for name, array in arrays.items():
-                hdf5.put(file, name, array, axes="image", units="as the test has it")
+                hdf5.write_array(file, name, array, axes="image", units="as the test has it")
 
     def write_table(self, **changes: Any) -> None:
         write_table(self.root / "data" / "prepare" / "digits" / "table.h5", Table(**{**vars(self.table), **changes}))
@@ -518,7 +518,7 @@ def test_what_another_process_is_training_stays(project: Project, checkpoints: l
     (other.folder / "heat").write_bytes(b"hot")
     linear_init(project.root, "digits", "an", 0)
     assert (other.path / "disk" / "heat").exists()
-    other.discard()
+    other.delete()
 
 
 def test_a_run_that_diverged_leaves_nothing_to_resume(project: Project) -> None:
