@@ -281,7 +281,7 @@ def test_what_interrupted_runs_left_is_listed_and_cleared(
     for each in made:
         (each.folder / "heat").write_bytes(os.urandom(2 << 20))
     for each in made[:2]:
-        each._lock.close()  # as the system does when a process ends
+        each.close()  # as the system does when a process ends
     for _ in range(2):
         first, *rest = told()
         assert first == ".pipeline/checkpoints: 1 interrupted run" and len(rest) == 1
