@@ -173,7 +173,7 @@ class Trainer:
             epoch = len(self.history.rows) + 1
             seeds.seed_torch(self.plan.seed, "epoch", epoch)
             row = self._train_epoch(epoch)
-            method_state = self._end_epoch(epoch)
+            method_state = self._end_epoch()
             winner = self._validate(row)
             self._keep_best(row, winner, method_state)
             self._save()
@@ -242,7 +242,7 @@ class Trainer:
             given["parameters"] = self.network.weights()
         return Outputs(**given)
 
-    def _end_epoch(self, epoch: int) -> dict[str, Tensor]:
+    def _end_epoch(self) -> dict[str, Tensor]:
         """Keep training logits and pseudo-labels, and let the method look at them.
 
         Returns:
