@@ -62,14 +62,14 @@ def check(root: Path, dataset: str, raw: str | None = None, *, progress: bool = 
     on_disk: dict[str, Path] = {}
     try:
         if isinstance(settings, layout.Pictures):
-            folder = layout.raw_folder(settings, root)
-            on_disk = {file: folder / file for file in layout.pictures(folder)}
+            folder = layout.find_root(settings, root)
+            on_disk = {file: folder / file for file in layout.list_pictures(folder)}
         data = _read(source, settings, root)
     except SourceError as error:
-        told = error.every if isinstance(error, complaints.FaultyData) else str(error).splitlines()
-        faults += map(complaints.printable, told)
+        told = error.lines if isinstance(error, complaints.FaultyData) else str(error).splitlines()
+        faults += map(complaints.to_printable, told)
         files = list(on_disk.values())
-        looks = _looks([complaints.printable(file) for file in on_disk], lambda row: files[row], progress)
+        looks = _looks([complaints.to_printable(file) for file in on_disk], lambda row: files[row], progress)
         faults += [str(look) for look in looks if isinstance(look, ImageError)]
         report["not_checked"] = "counts and equal pictures were not checked, since the lists cannot be read"
         return report
@@ -97,12 +97,12 @@ def check(root: Path, dataset: str, raw: str | None = None, *, progress: bool = 
         "warnings": [
             *differs,
             *data.report.get("warnings", []),
-            *layout.partial(table),
+            *layout.warn_partial_labels(table),
             *_warnings(table, notes, groups),
         ],
         "notes": dict(sorted(notes.items())),
         "equal_pictures": groups,
-        "in_no_row": [complaints.printable(file) for file, path in on_disk.items() if str(path) not in used],
+        "in_no_row": [complaints.to_printable(file) for file, path in on_disk.items() if str(path) not in used],
         "statistics": [asdict(row) for row in comparable.statistics(name, table)],
         "papers": [asdict(verdict) for verdict in comparable.verdicts(name, settings, table)],
     }
@@ -239,18 +239,18 @@ def _warnings(table: Table, notes: dict[str, list[str]], groups: list[dict[str, 
         if not len(truth):
             continue
         if absent := [table.classes[column] for column in np.flatnonzero(~truth.any(axis=0))]:
-            warnings.append(f"{name}: no positive of {complaints.some(absent)}")
+            warnings.append(f"{name}: no positive of {complaints.preview(absent)}")
         if bare := int((~truth.any(axis=1)).sum()):
-            warnings.append(f"{name}: {complaints.number(bare, 'image')} without a positive label")
+            warnings.append(f"{name}: {complaints.pluralize(bare, 'image')} without a positive label")
     if across := sum(group["across_splits"] for group in groups):
         warnings.append(
-            f"{complaints.number(across, 'group')} of equal pictures across splits: what is tested was seen before"
+            f"{complaints.pluralize(across, 'group')} of equal pictures across splits: what is tested was seen before"
         )
     if differ := sum(bool(group["differing_classes"]) for group in groups):
-        warnings.append(f"{complaints.number(differ, 'group')} of equal pictures with different labels")
+        warnings.append(f"{complaints.pluralize(differ, 'group')} of equal pictures with different labels")
     for note, words in ODD.items():
         if found := notes.get(note):
-            warnings.append(f"{complaints.number(len(found), 'picture')} {words}: {', '.join(found)}")
+            warnings.append(f"{complaints.pluralize(len(found), 'picture')} {words}: {', '.join(found)}")
     return warnings
 
 
@@ -280,8 +280,8 @@ def told(report: dict[str, Any], strict: bool) -> Iterator[str]:
     """
     faults, warnings, groups = report["faults"], report["warnings"], report["equal_pictures"]
     images, classes = (
-        complaints.number(report["images"], "image"),
-        complaints.number(report["classes"], "class", "classes"),
+        complaints.pluralize(report["images"], "image"),
+        complaints.pluralize(report["classes"], "class", "classes"),
     )
     folder = report["read"].get("folder")
     where = f" in {folder}" if folder else ""
@@ -292,7 +292,7 @@ def told(report: dict[str, Any], strict: bool) -> Iterator[str]:
     )
     yield from _section(f"Faults ({len(faults)})", faults)
     yield from _section(f"Warnings ({len(warnings)})", warnings)
-    yield from _section(f"Equal pictures ({complaints.number(len(groups), 'group')})", map(_told_group, groups))
+    yield from _section(f"Equal pictures ({complaints.pluralize(len(groups), 'group')})", map(_told_group, groups))
     notes = report["notes"] | ({"in no row of the table": report["in_no_row"]} if report["in_no_row"] else {})
     yield from _section("Pictures", (f"{note}: {len(names)}, such as {names[0]}" for note, names in notes.items()))
     if rows := report["statistics"]:
@@ -311,7 +311,7 @@ def told(report: dict[str, Any], strict: bool) -> Iterator[str]:
         yield from _section("Comparable", ["nothing is published on this dataset to compare with"])
     yield from _section("Not checked", [report["not_checked"]] if report["not_checked"] else [])
     yield ""
-    count = f"{complaints.number(len(faults), 'fault')}, {complaints.number(len(warnings), 'warning')}"
+    count = f"{complaints.pluralize(len(faults), 'fault')}, {complaints.pluralize(len(warnings), 'warning')}"
     yield f"{report['dataset']}: {count}: {'clean' if clean(report, strict) else 'not clean'}"
 
 

@@ -203,8 +203,8 @@ def _departures(source: str, settings: Any, table: Table) -> tuple[str, ...]:
 
 def _other_classes(theirs: tuple[str, ...], ours: tuple[str, ...]) -> list[str]:
     """Return in what classes differ from the papers': one sentence, or none."""
-    extra = complaints.some([name for name in ours if name not in theirs])
-    absent = complaints.some([name for name in theirs if name not in ours])
+    extra = complaints.preview([name for name in ours if name not in theirs])
+    absent = complaints.preview([name for name in theirs if name not in ours])
     if extra or absent:
         return [f"classes: {extra or 'nothing'} in place of {absent or 'nothing'}"]
     for column, (name, wanted) in enumerate(zip(ours, theirs, strict=True)):

@@ -60,9 +60,13 @@ def find(place: Path, exhaustive: bool) -> dict[str, Any]:
         raise ConfigError(f"{place}: no such folder or file")
     if place.is_file() and place.suffix.lower() not in FILES:
         raise ConfigError(f"{place}: not a file of labels ({', '.join(FILES)})")
-    pictures = layout.pictures(folder)
+    pictures = layout.list_pictures(folder)
     if not pictures:
-        other = f"; not read: {complaints.some(unread)}" if (unread := layout.unread(folder)) else ""
+        other = (
+            f"; not read: {complaints.preview(unread)}"
+            if (unread := layout.list_pictures(folder, layout.UNREAD))
+            else ""
+        )
         raise ConfigError(f"{folder}: holds no picture ({', '.join(layout.ENDINGS)}){other}")
     files = sorted(path for path in folder.glob("[!.]*") if path.suffix.lower() in FILES and path.is_file())
     files = [place] if place.is_file() else files
@@ -79,7 +83,7 @@ def find(place: Path, exhaustive: bool) -> dict[str, Any]:
         return {"source": "json", **_keys(files[0]), "exhaustive": exhaustive, **common}
     tops = {picture.split("/")[0] for picture in pictures if "/" in picture}
     if not tops:
-        found = complaints.number(len(pictures), "picture")
+        found = complaints.pluralize(len(pictures), "picture")
         raise ConfigError(f"{folder}: {found}, but neither class folders nor a .csv or .json of labels")
     if exhaustive:
         raise ConfigError(f"{folder}: a folder for each class gives one label an image, which is not exhaustive")
@@ -129,14 +133,14 @@ def told(block: dict[str, Any], data: Dataset) -> tuple[list[str], list[str]]:
     table, report = data.table, data.report
     said = {key: value for key, value in {**block, **block.get("labels", {})}.items() if key in READ and value}
     support, labels = table.truth.sum(axis=0), table.truth.sum(axis=1)
-    classes = complaints.some([f"{label} ({count})" for label, count in zip(table.classes, support, strict=True)])
+    classes = complaints.preview([f"{label} ({count})" for label, count in zip(table.classes, support, strict=True)])
     bare, absent, drawn = report["without_positive"], report["cells"]["absent"], report["split"]["drawn"]
     lines = [", ".join(f"{key}: {value!r}" for key, value in said.items())] if said else []
     for what in ("columns", "keys"):
         if ignored := report.get(f"{what}_not_read"):
-            lines.append(f"{what} not read: {complaints.some(ignored)}")
-    images = complaints.number(len(labels), "image")
-    lines.append(f"{images}; {complaints.number(len(support), 'class', 'classes')}: {classes}")
+            lines.append(f"{what} not read: {complaints.preview(ignored)}")
+    images = complaints.pluralize(len(labels), "image")
+    lines.append(f"{images}; {complaints.pluralize(len(support), 'class', 'classes')}: {classes}")
     many = f"{labels.min()} to {labels.max()}, {labels.mean():.2f} on average"
     lines.append(f"labels an image: {many if labels.min() < labels.max() else labels[0]}")
     if bare["count"]:
@@ -146,7 +150,7 @@ def told(block: dict[str, Any], data: Dataset) -> tuple[list[str], list[str]]:
     if copies := report.get("same_name", {}).get("of_equal_size"):
         lie = "lies" if copies == 1 else "lie"
         lines.append(
-            f"{complaints.number(copies, 'file name')} {lie} in several class folders, with files of equal size; if "
+            f"{complaints.pluralize(copies, 'file name')} {lie} in several class folders, with files of equal size; if "
             "each is one photo: same_name: merge"
         )
     lines.append(f"splits: {_counts(table)}" + (f"; drawn: {' and '.join(drawn)}" if drawn else ""))
@@ -160,11 +164,11 @@ def told(block: dict[str, Any], data: Dataset) -> tuple[list[str], list[str]]:
     for split in SPLITS:
         counts = table.truth[table.rows(split)].sum(axis=0)
         if lacks := [label for label, count in zip(table.classes, counts, strict=True) if not count]:
-            warnings.append(f"{split} has no image of {complaints.some(lacks)}")
+            warnings.append(f"{split} has no image of {complaints.preview(lacks)}")
     left = report["pictures_in_no_row"]
     if left["count"] and block["source"] != "folder":
         are = "is" if left["count"] == 1 else "are"
-        warnings.append(f"{complaints.number(left['count'], 'picture')} {are} in no row: {_first(left)}")
+        warnings.append(f"{complaints.pluralize(left['count'], 'picture')} {are} in no row: {_first(left)}")
     return lines, warnings
 
 
@@ -282,7 +286,7 @@ def _columns(file: Path, exhaustive: bool) -> dict[str, Any]:
         ConfigError: No column names pictures, or it is not clear which hold labels.
     """
     delimiter = _delimiter(file)
-    header, lines = tables.table(file, tables.DELIMITERS[delimiter])
+    header, lines = tables.read_table(file, tables.DELIMITERS[delimiter])
     rows = [fields for _, fields in lines]
     if not rows:
         raise ConfigError(f"{file.name}: no image in it")
@@ -309,15 +313,15 @@ def _columns(file: Path, exhaustive: bool) -> dict[str, Any]:
         advice = "Delete the columns that are none of these"
         if len(called) == 1 and marks:
             advice = (
-                f"Either {called[0]} holds label names, or each of these is a class: {complaints.some(marks)}. Delete "
-                "the columns of the other reading (a split is written as train, val or test)"
+                f"Either {called[0]} holds label names, or each of these is a class: {complaints.preview(marks)}. "
+                "Delete the columns of the other reading (a split is written as train, val or test)"
             )
         elif "labels" not in called:
             advice = "Call the column of label names labels, or delete the columns that are none of these"
         raise ConfigError(
             f"{file.name}: expected are one column of picture files, at most one of train, val and test, and one of "
             "label names or one of 1, 0, -1 and nothing for each class. Found: "
-            + "; ".join(f"{what} in {complaints.some(names) or 'none'}" for what, names in found.items())
+            + "; ".join(f"{what} in {complaints.preview(names) or 'none'}" for what, names in found.items())
             + f". {advice}, or write a profile, which names the columns"
         )
     if len(rest) == 1 and not cells:
@@ -350,7 +354,7 @@ def _keys(file: Path) -> dict[str, Any]:
         ConfigError: It is not clear which key holds what.
     """
     faults = complaints.Faults(file.name)  # the source tells them, with all others
-    rows = [entry for _, entry in objects.entries(file, faults) if isinstance(entry, dict)]
+    rows = [entry for _, entry in objects.read_entries(file, faults) if isinstance(entry, dict)]
     if not rows:
         raise ConfigError(f"{file.name}: no object in it, such as one with the path of a picture and its labels")
     keys = list(dict.fromkeys(key for row in rows for key in row))
@@ -371,7 +375,7 @@ def _keys(file: Path) -> dict[str, Any]:
         raise ConfigError(
             f"{file.name}: expected are one key of picture files, at most one of train, val and test, and one of lists "
             "of label names, or of one name. Found: "
-            + "; ".join(f"{what} under {complaints.some(names) or 'none'}" for what, names in found.items())
+            + "; ".join(f"{what} under {complaints.preview(names) or 'none'}" for what, names in found.items())
             + ". Delete the keys that are none of these, or write a profile, which names the keys"
         )
     return {

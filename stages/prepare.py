@@ -127,7 +127,7 @@ def _workers() -> int | None:
 def _report(data: Dataset, packed: packing.Packed, published: bool) -> dict[str, Any]:
     """Return what report.json says beside the settings, of data whose labels papers draw or of others."""
     table = data.table
-    splits, warnings = {}, [*data.report.get("warnings", []), *layout.partial(table)]
+    splits, warnings = {}, [*data.report.get("warnings", []), *layout.warn_partial_labels(table)]
     support = {}
     for name in SPLITS:
         rows = table.rows(name)
@@ -147,17 +147,17 @@ def _report(data: Dataset, packed: packing.Packed, published: bool) -> dict[str,
                 f"{name} has no positive of {', '.join(absent)}: their average precision is undefined there"
             )
         if bare := splits[name]["without_positive"]:
-            warnings.append(f"{name}: {complaints.number(bare, 'image')} without a positive label")
+            warnings.append(f"{name}: {complaints.pluralize(bare, 'image')} without a positive label")
     if packed.unusable:
-        left = f"{complaints.number(len(packed.unusable), 'image')} left out, since files cannot be used"
+        left = f"{complaints.pluralize(len(packed.unusable), 'image')} left out, since files cannot be used"
         others = "; a published draw of labels is that of the whole list, so these labels are others"
         warnings.append(left + others if published else left)
     duplicates = _duplicates(table, packed.duplicates)
     if duplicates["across_splits"]:
-        across = complaints.number(duplicates["across_splits"], "group")
+        across = complaints.pluralize(duplicates["across_splits"], "group")
         warnings.append(f"{across} of equal pictures across splits: test is not unseen")
     if duplicates["with_different_labels"]:
-        differ = complaints.number(duplicates["with_different_labels"], "group")
+        differ = complaints.pluralize(duplicates["with_different_labels"], "group")
         warnings.append(f"{differ} of equal pictures with different labels")
     many = sorted((group for group in packed.duplicates if len(group) >= MANY), key=len, reverse=True)
     warnings += [
@@ -166,7 +166,7 @@ def _report(data: Dataset, packed: packing.Packed, published: bool) -> dict[str,
     ]
     for note, words in packing.ODD.items():
         if found := packed.notes.get(note):
-            warnings.append(f"{complaints.number(len(found), 'picture')} {words}")
+            warnings.append(f"{complaints.pluralize(len(found), 'picture')} {words}")
     return {
         "read": {key: value for key, value in data.report.items() if key != "warnings"},
         "exhaustive": table.exhaustive,

@@ -11,20 +11,23 @@ import codecs
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from pipeline import complaints, layout
 from pipeline.complaints import Faults
+from pipeline.layout import Files
 from pipeline.table import Dataset, SourceError, Table, relative_path
 
 DIGITS = 9  # of an id, at most: it fits 32 bits
 FIELDS = 4  # of a line of labels: image id, attribute id, present, certainty
 CERTAINTIES = {1: "not visible", 2: "guessing", 3: "probably", 4: "definitely"}
 PUBLISHED = (5_994, 5_794, 312)  # training images, test images, attributes
+LABELS = "image_attribute_labels.txt"
 BLOCK = 1 << 22  # bytes of labels parsed at once; some 20 times as many are held meanwhile
 _BLANKS = np.isin(np.arange(256), list(b" \t\n\v\f\r"))
 
@@ -38,141 +41,130 @@ class Settings(layout.Cut):
     `guessing` too, 4 `probably` too. The papers: 1, certainty is ignored."""
 
 
-def read(settings: Settings, root: Path) -> Dataset:
-    """Read the lists and labels; pictures are looked up, not opened.
-
-    Rows are all images in the order of `images.txt`, the training part first; columns are attributes by id.
+@dataclass(frozen=True)
+class Content:
+    """What the files of N images and A attributes hold, the training part first.
 
     Args:
-        settings: The settings.
-        root: Project root, from which a relative `settings.root` counts.
-
-    Returns:
-        The dataset.
-
-    Raises:
-        SourceError: a file or picture is missing or faulty, or a pair of image and attribute is not there once; the
-            message names the setting, file, line or id, of all faults that can be found beside each other.
+        paths: N paths of pictures, in the order of `images.txt` within a part.
+        attributes: A names, by id.
+        official: (N,) uint8, 0 training, 1 test.
+        present: (N, A) bool, whether the attribute is present.
+        certainty: (N, A) int32.
+        longer: Numbers of the lines of labels with surplus fields.
     """
-    files = _files(layout.raw_folder(settings, root))
-    folder = files["images.txt"].parent
-    faults = Faults(folder.name)
-    images = _numbered(files["images.txt"], faults)
-    attributes = dict(sorted(_numbered(files["attributes.txt"], faults).items()))
-    complaints.check_names(attributes.values(), faults, "attributes.txt")
-    faults.stop()  # the other files are about these ids
-    test = _test_part(files["train_test_split.txt"], images, faults)
-    ids = sorted(images, key=lambda image: test.get(image, 0))  # stable: the order of images.txt within a part
-    paths = _paths({image: images[image] for image in ids}, faults)
-    present, certainty, longer = _labels(files["image_attribute_labels.txt"], ids, list(attributes), faults)
-    on_disk = layout.pictures(folder / "images")
-    there = set(on_disk)
-    found: list[str] = []
-    try:
-        if paths:
-            found = layout.match(paths, on_disk, "images", settings.bad_images)
-    except SourceError as error:
-        faults.join(error)
-    faults.stop()
-    missing = [path for path, file in zip(paths, found, strict=True) if file not in there]
 
-    known = (certainty >= settings.least_certainty) & (certainty <= max(CERTAINTIES))
-    scored = known | (settings.least_certainty == min(CERTAINTIES))
-    official = np.array([test[image] for image in ids], np.uint8)
-    table = Table(
-        classes=tuple(attributes.values()),
-        paths=tuple("images/" + unicodedata.normalize("NFC", file) for file in found),
-        truth=(present & scored).astype(np.int8),
-        scored=scored,
-        split=layout.split(official, settings),
-        official=official,
-    )
-    counts = (int((official == 0).sum()), int((official == 1).sum()), len(attributes))
-    odd = int(np.isin(certainty, list(CERTAINTIES), invert=True).sum())
-    warnings = []
-    if counts != PUBLISHED:
-        warnings.append("this is not the whole of CUB-200-2011: figures of papers do not compare with it")
-    if odd:
-        warnings.append(f"{odd} labels have a certainty other than 1 to 4: unknown, unless certainty is ignored")
-    warnings += layout.left_out(folder / "images")
-    report = {
-        "folder": folder.name,
-        "edition": "{} training and {} test images, {} attributes".format(*counts)
-        + (": CUB-200-2011 as published" if counts == PUBLISHED else ""),
-        "labels": {
-            "pairs": present.size,
-            "lines_with_surplus_fields": {
-                "count": len(longer),
-                "first": [f"line {line}" for line in longer[: complaints.SHOWN]],
-            },
-            "by_certainty": {
-                name: {"present": int((present & level).sum()), "absent": int((~present & level).sum())}
-                for number, name in CERTAINTIES.items()
-                for level in [certainty == number]
-            },
-            "least_certainty": settings.least_certainty,
-            "present_but_unknown": int((present & ~scored).sum()),
-        },
-        "pictures": {
-            "missing": complaints.counted(missing),
-            "in_no_list": len(there.difference(found)),
-        },
-        "warnings": warnings,
-    }
-    return Dataset(table, lambda row: folder / "images" / found[row], report)
+    paths: list[str]
+    attributes: tuple[str, ...]
+    official: np.ndarray
+    present: np.ndarray
+    certainty: np.ndarray
+    longer: list[int]
+
+
+def read(settings: Settings, root: Path) -> Dataset:
+    """Return the dataset of a CUB folder, by the steps that `base` describes."""
+    files = locate(settings, root)
+    return build(files, parse(files), settings)
 
 
 def fingerprint(settings: Settings, root: Path) -> str:
-    """Tell one state of the raw data from another without opening a picture.
-
-    Args:
-        settings: The settings.
-        root: Project root, from which a relative `settings.root` counts.
-
-    Returns:
-        SHA-256 over the names and bytes of the files that `read` reads and the names and sizes of all picture files;
-        where the folder lies does not count.
-
-    Raises:
-        SourceError: the folder or a file is missing.
-    """
-    files = _files(layout.raw_folder(settings, root))
-    return layout.state(files, {"images": files["images.txt"].parent / "images"})
+    """Return what tells one state of a CUB folder from another, as `base` describes."""
+    return layout.digest(locate(settings, root))
 
 
-def _files(root: Path) -> dict[str, Path]:
-    """Find what is read: the archive wraps `CUB_200_2011` once, the scripts of Cole twice, and people unwrap it.
-
-    Returns:
-        Name -> file.
+def locate(settings: Settings, root: Path) -> Files:
+    """Return where the files are; the archive wraps `CUB_200_2011` once, Cole's scripts twice, and people unwrap it.
 
     Raises:
         SourceError: a file is missing, or there are several datasets.
     """
     inner = "CUB_200_2011"
-    for pattern in ("", f"{inner}/", f"{inner}/{inner}/", "*/", f"*/{inner}/", f"*/{inner}/{inner}/"):
-        found = [path.parent for path in sorted(root.glob(pattern + "images.txt"))]
-        if len(found) > 1:
-            names = ", ".join(str(folder.relative_to(root)) for folder in found)
-            raise SourceError(f"prepare: root: {root} holds several datasets ({names}); name one of them")
-        if found:
-            break
-    else:
-        raise SourceError(f"prepare: root: no images.txt in {root}; expected {inner} or a folder that holds it")
-    folder = found[0]
-    labels = "image_attribute_labels.txt"
-    files = {name: folder / name for name in ("images.txt", "train_test_split.txt")}
-    files[labels] = folder / "attributes" / labels
+    wraps = (".", inner, f"{inner}/{inner}", "*", f"*/{inner}", f"*/{inner}/{inner}")
+    expected = f"expected {inner} or a folder that holds it"
+    folder = layout.find_dataset(layout.find_root(settings, root), wraps, "images.txt", expected)
     places = [folder / "attributes.txt", folder / "attributes" / "attributes.txt", folder.parent / "attributes.txt"]
     if folder.parent.name == inner:
         places.append(folder.parent.parent / "attributes.txt")
-    files["attributes.txt"] = next((place for place in places if place.is_file()), places[0])
-    if absent := [name for name, path in files.items() if not path.is_file()]:
+    lists = {name: folder / name for name in ("images.txt", "train_test_split.txt")}
+    lists[LABELS] = folder / "attributes" / LABELS
+    lists["attributes.txt"] = next((place for place in places if place.is_file()), places[0])
+    if absent := [name for name, path in lists.items() if not path.is_file()]:
         hint = "; attributes.txt is beside CUB_200_2011 in the archive" if "attributes.txt" in absent else ""
         raise SourceError(f"prepare: root: {', '.join(absent)} missing in {folder}{hint}")
     if not (folder / "images").is_dir():
         raise SourceError(f"prepare: root: {folder} has images.txt but no folder images")
-    return files
+    return Files(folder, lists, {"images": folder / "images"}, Faults(folder.name))
+
+
+def parse(files: Files) -> Content:
+    """Return what lists and labels hold; faulty ids raise at once, since all other files are about them."""
+    images = _numbered(files.lists["images.txt"], files.faults)
+    attributes = dict(sorted(_numbered(files.lists["attributes.txt"], files.faults).items()))
+    complaints.check_class_names(attributes.values(), files.faults, "attributes.txt")
+    files.faults.raise_if_any()
+    test = _test_part(files.lists["train_test_split.txt"], images, files.faults)
+    ids = sorted(images, key=lambda image: test.get(image, 0))  # stable: the order of images.txt within a part
+    paths = _paths({image: images[image] for image in ids}, files.faults)
+    labels = _labels(files.lists[LABELS], ids, list(attributes), files.faults)
+    official = np.array([test.get(image, 0) for image in ids], np.uint8)
+    return Content(paths, tuple(attributes.values()), official, *labels)
+
+
+def build(files: Files, content: Content, settings: Settings) -> Dataset:
+    """Return the dataset: rows are all images, the training part first, columns are attributes by id."""
+    folder = files.pictures["images"]
+    on_disk = layout.list_pictures(folder)
+    found = layout.match_files(content.paths, on_disk, "images", settings.bad_images, files.faults)
+    files.faults.raise_if_any()
+    known = (content.certainty >= settings.least_certainty) & (content.certainty <= max(CERTAINTIES))
+    scored = known | (settings.least_certainty == min(CERTAINTIES))
+    table = Table(
+        classes=content.attributes,
+        paths=tuple("images/" + unicodedata.normalize("NFC", file) for file in found),
+        truth=(content.present & scored).astype(np.int8),
+        scored=scored,
+        split=layout.split_official(content.official, settings),
+        official=content.official,
+    )
+    counts = (int((content.official == 0).sum()), int((content.official == 1).sum()), len(content.attributes))
+    there = set(on_disk)
+    missing = [path for path, file in zip(content.paths, found, strict=True) if file not in there]
+    report = {
+        "folder": files.folder.name,
+        "edition": "{} training and {} test images, {} attributes".format(*counts)
+        + (": CUB-200-2011 as published" if counts == PUBLISHED else ""),
+        "labels": _count_labels(content, scored, settings.least_certainty),
+        "pictures": {"missing": complaints.summarize(missing), "in_no_list": len(there.difference(found))},
+        "warnings": _warnings(content, counts) + layout.warn_unread(folder),
+    }
+    return Dataset(table, lambda row: folder / found[row], report)
+
+
+def _count_labels(content: Content, scored: np.ndarray, least_certainty: int) -> dict[str, Any]:
+    """Return what a report says of the labels."""
+    present, longer = content.present, content.longer
+    by_certainty = {}
+    for number, name in CERTAINTIES.items():
+        level = content.certainty == number
+        by_certainty[name] = {"present": int((present & level).sum()), "absent": int((~present & level).sum())}
+    return {
+        "pairs": present.size,
+        "lines_with_surplus_fields": complaints.summarize([f"line {line}" for line in longer]),
+        "by_certainty": by_certainty,
+        "least_certainty": least_certainty,
+        "present_but_unknown": int((present & ~scored).sum()),
+    }
+
+
+def _warnings(content: Content, counts: tuple[int, int, int]) -> list[str]:
+    """Return warnings of another edition than the published one, and of certainties that do not exist."""
+    warnings = []
+    if counts != PUBLISHED:
+        warnings.append("this is not the whole of CUB-200-2011: figures of papers do not compare with it")
+    if odd := int(np.isin(content.certainty, list(CERTAINTIES), invert=True).sum()):
+        warnings.append(f"{odd} labels have a certainty other than 1 to 4: unknown, unless certainty is ignored")
+    return warnings
 
 
 def _numbered(path: Path, faults: Faults) -> dict[int, str]:
@@ -296,7 +288,7 @@ def _labels(
     ):
         for row in np.flatnonzero(cases.any(axis=1)):
             pairs = [str(attributes[column]) for column in np.flatnonzero(cases[row])]
-            faults.add(kind, f"image {images[row]}: {complaints.some(pairs)}", path.name)
+            faults.add(kind, f"image {images[row]}: {complaints.preview(pairs)}", path.name)
     table = np.empty((times.size, 2), np.int32)
     if cells:
         table[place] = np.concatenate(values)

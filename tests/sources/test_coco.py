@@ -515,7 +515,7 @@ def test_faults_of_both_parts_and_missing_pictures_are_told_at_once(tmp_path):
         f"train2014: images have no file: {name('train', 3)}",
         f"val2014: images have no file: {name('val', 8)}",
     ]
-    assert len(caught.value.every) == 9
+    assert len(caught.value.lines) == 9
 
 
 def test_a_part_that_cannot_be_read_or_is_missing_does_not_hide_the_rest(tmp_path):

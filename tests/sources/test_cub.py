@@ -360,7 +360,7 @@ def test_a_wrong_root_is_explained(tmp_path):
     with pytest.raises(SourceError, match="root: no folder .*nowhere"):
         read(tmp_path, root="nowhere")
     inner = tree(tmp_path / "one")
-    with pytest.raises(SourceError, match=r"no images\.txt in .*expected CUB_200_2011 or a folder that holds it"):
+    with pytest.raises(SourceError, match=r"no images\.txt in .*; it lies inside one, name .*one/CUB_200_2011$"):
         read(tmp_path, root="one/CUB_200_2011/attributes")
     other = tree(tmp_path / "two")
     with pytest.raises(SourceError, match=r"several datasets \(one/CUB_200_2011, two/CUB_200_2011\)"):

@@ -775,7 +775,7 @@ def test_every_fault_is_at_hand_where_a_message_shows_some(tmp_path):
         (folder / "JPEGImages" / f"{name}.jpg").unlink()
     with pytest.raises(FaultyData) as caught:
         read(folder)
-    assert [line.rpartition(" ")[2] for line in caught.value.every] == list(rows)
+    assert [line.rpartition(" ")[2] for line in caught.value.lines] == list(rows)
 
 
 def test_pictures_of_endings_that_are_not_read_are_told(tmp_path):
