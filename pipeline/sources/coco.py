@@ -21,7 +21,7 @@ from pydantic import Field
 
 from pipeline import complaints, layout
 from pipeline.complaints import Faults
-from pipeline.json_lists import entries
+from pipeline.json_lists import read_entries
 from pipeline.layout import Files
 from pipeline.single_positive import split_rows, string_order
 from pipeline.table import Dataset, SourceError, Table, relative_path
@@ -228,7 +228,7 @@ def _read_lists(file: Path, faults: Faults) -> Lists | None:
     boxes, sizes = bytearray(), bytearray()
     try:
         with file.open(encoding="utf-8-sig") as stream:
-            for key, entry in entries(stream):
+            for key, entry in read_entries(stream):
                 if key not in FIELDS:
                     continue
                 values = tuple(map(entry.get, FIELDS[key], DEFAULTS)) if isinstance(entry, dict) else ()
