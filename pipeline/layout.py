@@ -19,7 +19,7 @@ from pydantic import Field
 from pipeline.complaints import Faults, FaultyData, pluralize, preview, summarize
 from pipeline.config import Strict
 from pipeline.single_positive import split_rows
-from pipeline.table import Objects, SourceError, Table
+from pipeline.table import Objects, SourceError, Table, relative_path
 
 ENDINGS = (".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff")
 """Of picture files, compared without case. What a file holds is told by its content, when it is decoded."""
@@ -67,14 +67,7 @@ class Files:
 
 
 def find_root(settings: Pictures, project: Path) -> Path:
-    """Return the folder that a source's settings name.
-
-    Args:
-        settings: The settings.
-        project: Project root, from which a relative `settings.root` counts.
-
-    Returns:
-        The folder.
+    """Return the folder that a source's settings name; a relative one counts from the project's root.
 
     Raises:
         SourceError: there is none.
@@ -223,17 +216,7 @@ def list_pictures(folder: Path, endings: tuple[str, ...] = ENDINGS) -> list[str]
 
 
 def warn_unread(folder: Path) -> list[str]:
-    """Return a warning of the picture files of endings that are not read, or none.
-
-    Args:
-        folder: The folder.
-
-    Returns:
-        At most one warning.
-
-    Raises:
-        SourceError: a folder cannot be read.
-    """
+    """Return a warning of the picture files of endings that are not read, or none."""
     names = list_pictures(folder, UNREAD)
     if not names:
         return []
@@ -262,6 +245,28 @@ def suggest_path(missing: Sequence[str], on_disk: Iterable[str]) -> str:
             where = "in subfolders" if len(fit[0]) > len(name) else "higher up"
             return f"the pictures lie {where}: write {fit[0]} for {name}"
     return ""
+
+
+def relative_paths(entries: Iterable[tuple[str, str]], faults: Faults, file: str) -> list[str]:
+    """Return paths in the form of `relative_path`; none where one of them is absolute or climbs, which is noted.
+
+    Args:
+        entries: Where each path stands, and the path.
+        faults: Get the paths that cannot be used.
+        file: What holds the paths.
+
+    Returns:
+        The paths, in the order of the entries.
+    """
+    paths: list[str] = []
+    usable = True
+    for where, text in entries:
+        try:
+            paths.append(relative_path(text))
+        except ValueError as error:
+            faults.add("images have no usable path", f"{where}: {error}", file)
+            usable = False
+    return paths if usable else []
 
 
 def match_files(

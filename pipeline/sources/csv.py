@@ -144,19 +144,12 @@ def build(files: Files, content: Content, settings: Settings) -> Dataset:
 
 
 def read_table(file: Path, delimiter: str) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
-    """Open a table.
+    """Return the columns' names, in NFC, empty where one has none, and the rows that are not blank, to be read once.
 
-    Args:
-        file: The file.
-        delimiter: What stands between two fields.
-
-    Returns:
-        The names of the columns, NFC, empty where a column has none; and, to be read once, line number and fields of
-        each row that is not blank, without blanks around fields.
+    A row is its line number and its fields, without blanks around them.
 
     Raises:
-        SourceError: the file is missing, not UTF-8 text or empty, or a column is there twice; or, from the rows, quotes
-            do not pair.
+        SourceError: the file is empty, or a column is there twice; or, from the rows, quotes do not pair.
     """
     lines = layout.delimited(file, delimiter)
     try:

@@ -21,7 +21,7 @@ from pydantic import Field
 from pipeline import complaints, layout
 from pipeline.complaints import Faults
 from pipeline.layout import Files
-from pipeline.table import Dataset, SourceError, Table, relative_path
+from pipeline.table import Dataset, SourceError, Table
 
 DIGITS = 9  # of an id, at most: it fits 32 bits
 FIELDS = 4  # of a line of labels: image id, attribute id, present, certainty
@@ -105,7 +105,8 @@ def parse(files: Files) -> Content:
     files.faults.raise_if_any()
     test = _test_part(files.lists["train_test_split.txt"], images, files.faults)
     ids = sorted(images, key=lambda image: test.get(image, 0))  # stable: the order of images.txt within a part
-    paths = _paths({image: images[image] for image in ids}, files.faults)
+    named = [(f"image {image}", images[image]) for image in ids]
+    paths = layout.relative_paths(named, files.faults, "images.txt")
     labels = _labels(files.lists[LABELS], ids, list(attributes), files.faults)
     official = np.array([test.get(image, 0) for image in ids], np.uint8)
     return Content(paths, tuple(attributes.values()), official, *labels)
@@ -168,13 +169,10 @@ def _warnings(content: Content, counts: tuple[int, int, int]) -> list[str]:
 
 
 def _numbered(path: Path, faults: Faults) -> dict[int, str]:
-    """Read lines of an id and a name, noting lines that are something else, and ids or names that are there twice.
-
-    Returns:
-        Id -> name, in the order of the file.
+    """Return names by id, in the order of a file; noted are other lines, and ids or names that are there twice.
 
     Raises:
-        SourceError: the file cannot be read, or holds no line.
+        SourceError: the file holds no line.
     """
     names: dict[int, str] = {}
     empty = True
@@ -193,14 +191,7 @@ def _numbered(path: Path, faults: Faults) -> dict[int, str]:
 
 
 def _test_part(path: Path, images: dict[int, str], faults: Faults) -> dict[int, int]:
-    """Read which images are for test, noting lines that are something else, and images that are not there once.
-
-    Returns:
-        Image id -> 0 training, 1 test: the contrary of the file.
-
-    Raises:
-        SourceError: the file cannot be read.
-    """
+    """Return of each image id 0 training, 1 test: the contrary of the file; noted are ids not there once."""
     kind = "lines are not the id of an image of images.txt and 1 (training) or 0 (test)"
     test: dict[int, int] = {}
     clean = True
@@ -220,40 +211,21 @@ def _is_id(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= DIGITS
 
 
-def _paths(images: dict[int, str], faults: Faults) -> list[str]:
-    """Bring the names of images to the form of `relative_path`, noting those that are absolute or climb.
-
-    Returns:
-        The paths, in the order of `images`; none where one of them is faulty.
-    """
-    paths: list[str] = []
-    for image, name in images.items():
-        try:
-            paths.append(relative_path(name))
-        except ValueError as error:
-            faults.add("images have no usable path", f"image {image}: {error}", "images.txt")
-    return paths if len(paths) == len(images) else []
-
-
 # ---------------------------------------------------------------------------------------------- labels
 def _labels(
     path: Path, images: list[int], attributes: list[int], faults: Faults
 ) -> tuple[np.ndarray, np.ndarray, list[int]]:
-    """Read the labels: 3,677,856 lines in the whole dataset, so in blocks of bytes rather than line by line.
+    """Return the labels: of 3,677,856 lines in the whole dataset, so read in blocks of bytes.
 
     Args:
         path: The file.
         images: N image ids, in the order of rows.
         attributes: A attribute ids, in the order of columns.
-        faults: Lines that are something else, or of an image or attribute that no list has, are noted here, and pairs
-            that are not there once.
+        faults: Get lines that are something else, or of unknown ids, and pairs that are not there once.
 
     Returns:
         (N, A) bool whether the attribute is present, (N, A) int32 certainties, and the numbers of the lines with more
         than five fields; labels that are not there mean nothing.
-
-    Raises:
-        SourceError: the file cannot be read.
     """
     faulty = "lines are not an image id, an attribute id, 1 or 0, and a certainty"
     strange = "lines are of images or attributes that images.txt and attributes.txt lack"
@@ -349,11 +321,7 @@ def _parse(block: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray
 
 
 def _places(wanted: np.ndarray, ids: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Look ids up.
-
-    Returns:
-        For each wanted id its place in `ids`, and whether it is there; the place means nothing where not.
-    """
+    """Return the place of each wanted id in `ids`, and whether it is there; the place means nothing where not."""
     known = np.array(ids)
     order = np.argsort(known)
     near = np.searchsorted(known, wanted, sorter=order).clip(max=len(ids) - 1)

@@ -98,12 +98,11 @@ def _row(where: str, entry: dict[Any, Any], settings: Settings, faults: Faults) 
 
 
 def read_entries(file: Path, faults: Faults) -> Iterator[tuple[str, Any]]:
-    """Read a list, or one entry a line.
+    """Yield what entries hold, of a list or one a line, and where each is.
 
     Args:
         file: The file.
-        faults: What is found wrong with single entries joins it: a line that is not JSON, a key that is twice in one
-            object, at any depth.
+        faults: Get lines that are not JSON, and keys that are twice in one object, at any depth.
 
     Yields:
         Where the entry is, and what it holds.

@@ -13,7 +13,7 @@ import codecs
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -23,7 +23,7 @@ from pydantic import Field
 
 from pipeline import complaints, layout
 from pipeline.complaints import Faults
-from pipeline.table import Dataset, SourceError, Table, relative_path
+from pipeline.table import Dataset, SourceError, Table
 
 PARTS = {"train": ("train", "Train"), "test": ("val", "Test")}  # part -> its name in arrays, in official files
 EDITIONS = {
@@ -347,7 +347,7 @@ def _array_part(files: Files, part: str) -> tuple[list[str], np.ndarray]:
         faults.add_error(SourceError(f"{names[1]} has {shape}, but {fit}"))
         labels = None
     rows = [] if images is None else enumerate(images.tolist())
-    paths = _paths(names[0], [(f"{names[0]} row {row}", text) for row, text in rows], faults)
+    paths = _paths([(f"{names[0]} row {row}", text) for row, text in rows], faults, names[0])
     if labels is None or not paths:
         labels = np.zeros((len(paths), c), np.int8)
     return paths, labels
@@ -418,7 +418,7 @@ def _list_part(files: Files, part: str) -> tuple[list[str], np.ndarray]:
     lines = [line for line in enumerate(layout.read_text(files.lists[name]).split("\n"), start=1) if line[1].strip()]
     if not lines:
         faults.add_error(SourceError(f"{name} lists no image"))
-    paths = _paths(name, [(f"{name}:{number}", text) for number, text in lines], faults)
+    paths = _paths([(f"{name}:{number}", text) for number, text in lines], faults, name)
     labels = np.zeros((len(paths), len(files.classes)), np.int8)
     for column, concept in enumerate(files.classes):
         file = files.lists[f"Labels_{concept}_{suffix}.txt"]
@@ -454,28 +454,13 @@ def _label_file(path: Path) -> np.ndarray:
     return (np.frombuffer(b"".join(lines), np.uint8) - ord("0")).astype(np.int8)
 
 
-def _paths(name: str, entries: Sequence[tuple[str, str]], faults: Faults) -> list[str]:
-    """Return paths as they count from the folder of the pictures: in NFC, with forward slashes; none if one is faulty.
-
-    Args:
-        name: The file that holds them.
-        entries: Where each stands in it, and its text.
-        faults: Get paths that are absolute or climb out of their folder.
-    """
-    paths: list[str] = []
-    for where, text in entries:
-        try:
-            paths.append(relative_path(_ABOVE.sub("", text.strip())))
-        except ValueError as error:
-            faults.add("images have no usable path", f"{where}: {error}", name)
-    return paths if len(paths) == len(entries) else []
+def _paths(entries: list[tuple[str, str]], faults: Faults, file: str) -> list[str]:
+    """Return the paths of a list as they count from the folder of the pictures."""
+    return layout.relative_paths([(where, _ABOVE.sub("", text.strip())) for where, text in entries], faults, file)
 
 
 def _distinct(images: list[str], cells: np.ndarray, part: str, faults: Faults) -> list[int]:
-    """Return the rows that are left when images that are listed again with the same labels count once.
-
-    Images that are listed again with other labels are noted.
-    """
+    """Return the rows left when images listed again with the same labels count once; others are noted."""
     first: dict[str, int] = {}
     rows: list[int] = []
     for row, image in enumerate(images):

@@ -345,18 +345,10 @@ def _image_list(path: Path, faults: Faults) -> tuple[list[str], int]:
 
 
 def _class_list(path: Path, order: list[str], faults: Faults) -> tuple[np.ndarray, int, bool]:
-    """Read the labels of one class.
+    """Return labels of one class, (N,) int8 1, 0 or -1; how many lines repeat another; whether the file holds labels.
 
     A file in which every line is an id alone, as people make by hand, lists the positives. Noted are lines that are not
-    an id and a label of 1, 0 or -1, ids that have two labels, are unknown or are not there.
-
-    Args:
-        path: The file.
-        order: The ids that it must hold, in the order of the result; empty if they are not known.
-        faults: Get what is noted.
-
-    Returns:
-        (len(order),) int8 labels 1, 0 or -1; the number of lines that repeat another; whether the file holds labels.
+    an id and a label, ids that have two labels, and ids that are not those of the order, which is empty if not known.
     """
     known, part = set(order), path.name.rpartition("_")[2]
     labels: dict[str, int] = {}
