@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -106,8 +107,15 @@ def is_class_name(name: str) -> bool:
     return bool(name) and name == normalize_class_name(name) and not odd
 
 
-def check_class_names(names: Iterable[str], faults: Faults, file: str) -> None:
-    """Add to the faults of a file the names that cannot be those of classes."""
+def find_duplicates(values: Iterable[Any]) -> list[str]:
+    """Return what is there more than once, each once, in the order of its first appearance."""
+    return [str(value) for value, count in Counter(values).items() if count > 1]
+
+
+def check_class_names(names: Sequence[str], faults: Faults, file: str) -> None:
+    """Add to the faults of a file the names that cannot be those of classes, or are there twice."""
     for name in names:
         if not is_class_name(name):
-            faults.add("names of classes are empty, padded or hold control characters", repr(name), file)
+            faults.add("invalid class names (empty, padded or with control characters)", repr(name), file)
+    for name in find_duplicates(names):
+        faults.add("duplicate class names", name, file)

@@ -264,7 +264,7 @@ def relative_paths(entries: Iterable[tuple[str, str]], faults: Faults, file: str
         try:
             paths.append(relative_path(text))
         except ValueError as error:
-            faults.add("images have no usable path", f"{where}: {error}", file)
+            faults.add("invalid image paths", f"{where}: {error}", file)
             usable = False
     return paths if usable else []
 

@@ -119,18 +119,13 @@ def locate(settings: OwnData, root: Path, file: str | None) -> Files:
 
 
 def wanted_classes(settings: OwnData) -> tuple[str, ...] | None:
-    """Return the classes that the settings name, in their one form.
-
-    Raises:
-        SourceError: a name cannot be used, or is there twice.
-    """
+    """Return the classes that the settings name, in their one form; names that cannot be used are raised."""
     if settings.classes is None:
         return None
     names = tuple(complaints.normalize_class_name(text) for text in settings.classes)
-    if odd := [text for text in names if not complaints.is_class_name(text)]:
-        raise SourceError(f"prepare: classes: {odd[0]!r} is no name")
-    if repeated := sorted(text for text, count in Counter(names).items() if count > 1):
-        raise SourceError(f"prepare: classes: {', '.join(repeated)} named twice")
+    faults = Faults("prepare: classes")
+    complaints.check_class_names(names, faults, faults.file)
+    faults.raise_if_any()
     return names
 
 
@@ -328,7 +323,7 @@ def _check_labels(rows: Sequence[Row], classes: tuple[str, ...] | None, faults: 
             if label in good:
                 continue
             if not complaints.is_class_name(label):
-                faults.add("labels are no names", f"{row.where} {label!r}")
+                faults.add("invalid class names", f"{row.where} {label!r}")
             elif known is not None and label not in known:
                 faults.add("labels are not in classes", f"{row.where} {label!r}")
             else:
@@ -348,7 +343,7 @@ def _unique(rows: Sequence[Row], faults: Faults) -> tuple[dict[str, Row], int]:
         except ValueError as error:
             absolute = "is absolute" in str(error)
             how = " (write them from the folder of the pictures, such as dog/x.jpg)" if absolute else ""
-            faults.add(f"paths cannot be used{how}", f"{row.where} {error}")
+            faults.add(f"invalid paths{how}", f"{row.where} {error}")
             continue
         if path != path.strip() or any(unicodedata.category(letter) == "Cs" for letter in path):
             faults.add("paths have blanks around them or are not UTF-8", f"{row.where} {row.path!r}")
@@ -366,9 +361,7 @@ def _unique(rows: Sequence[Row], faults: Faults) -> tuple[dict[str, Row], int]:
         if other.split != row.split or any(
             set(ours) != set(theirs) for ours, theirs in ((row.present, other.present), (row.absent, other.absent))
         ):
-            faults.add(
-                "paths are there twice, with different labels or splits", f"{other.where} and {row.where} {path!r}"
-            )
+            faults.add("duplicate paths with different labels or splits", f"{other.where} and {row.where} {path!r}")
     return kept, repeated
 
 

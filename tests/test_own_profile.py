@@ -477,7 +477,7 @@ def test_of_many_classes_twenty_are_named(tmp_path: Path) -> None:
             r"no name or list of names under 'class': entry 1 ",
         ),
         (lambda folder: entries(folder, lambda i: {"labels": [3]}), r"under 'labels': entry 1 \(\[3\]\), entry 2"),
-        (lambda folder: table(listed(folder), "f,k,k", *(f"{n},a,b" for n in NAMES)), "columns are there twice: k"),
+        (lambda folder: table(listed(folder), "f,k,k", *(f"{n},a,b" for n in NAMES)), "duplicate columns: k"),
         (
             lambda folder: table(folder, "f,k", "0.jpg,cat", "1.jpg,cat"),
             r"no image in val and test \(2 train, 0 val, 0",

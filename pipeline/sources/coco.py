@@ -260,12 +260,13 @@ def _part(lists: Lists, file: str, faults: Faults) -> Part:
     """Return a part by the lists of its file; what does not fit together is noted."""
     images, annotations = lists.entries["images"], lists.entries["annotations"]
     categories = [(key, complaints.normalize_class_name(name)) for key, name in lists.entries["categories"]]
-    complaints.check_class_names((name for _, name in categories), faults, file)
-    _refuse_repeated("category ids are there twice", (key for key, _ in categories), faults, file)
-    _refuse_repeated("category names are there twice", (name for _, name in categories), faults, file)
-    _refuse_repeated("image ids are there twice", (key for key, _ in images), faults, file)
+    complaints.check_class_names([name for _, name in categories], faults, file)
+    for what, ids in (("category", categories), ("image", images)):
+        for number in complaints.find_duplicates(number for number, _ in ids):
+            faults.add(f"duplicate {what} ids", number, file)
     names = [_file_name(key, name, faults, file) for key, name in images]
-    _refuse_repeated("file names belong to several images", filter(None, names), faults, file)
+    for name in complaints.find_duplicates(filter(None, names)):
+        faults.add("duplicate file names of images", name, file)
 
     rows = _places(lists, "images", [image for image, _, _ in annotations], faults, file)
     columns = _places(lists, "categories", [category for _, category, _ in annotations], faults, file)
@@ -278,13 +279,6 @@ def _part(lists: Lists, file: str, faults: Faults) -> Part:
     return Part(ids, names, dict(categories), cells, rows, columns, marks, lists.boxes, lists.sizes)
 
 
-def _refuse_repeated(kind: str, keys: Iterable[Any], faults: Faults, file: str) -> None:
-    """Note what is there more than once."""
-    for key, count in Counter(keys).items():
-        if count > 1:
-            faults.add(kind, str(key), file)
-
-
 def _file_name(image: int, name: str, faults: Faults, file: str) -> str:
     """Return the file name of an image in the form of `relative_path`; "" where it cannot be used, which is noted."""
     try:
@@ -294,7 +288,7 @@ def _file_name(image: int, name: str, faults: Faults, file: str) -> str:
     except ValueError as error:
         path, fault = "", str(error)
     if fault:
-        faults.add("images have no usable file_name", f"{image} ({fault})", file)
+        faults.add("images have an invalid file_name", f"{image} ({fault})", file)
     return "" if fault else path
 
 

@@ -5,7 +5,6 @@ one row: a table with a row for each label is refused, since a path is there twi
 Source: ours.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,8 +156,8 @@ def read_table(file: Path, delimiter: str) -> tuple[list[str], Iterator[tuple[in
     except StopIteration:
         raise SourceError(f"{file.name} is empty") from None
     header = [complaints.normalize_class_name(text) for text in header]
-    if twice := sorted(text for text, count in Counter(header).items() if text and count > 1):
-        raise SourceError(f"{file.name}: columns are there twice: {complaints.preview(twice)}")
+    if twice := complaints.find_duplicates(filter(None, header)):
+        raise SourceError(f"{file.name}: duplicate columns: {complaints.preview(twice)}")
     return header, lines
 
 
@@ -189,7 +188,7 @@ def _places(header: list[str], classes: tuple[str, ...] | None, settings: Settin
             )
         labels = {label: find(label, "classes") for label in classes or sorted(others)}
     if odd := [label for label in labels if not complaints.is_class_name(label)]:
-        raise SourceError(f"{file}: column {odd[0]!r} is no name")
+        raise SourceError(f"{file}: invalid class name of a column: {odd[0]!r}")
     return Places(path, split, labels)
 
 

@@ -9,7 +9,6 @@ Differs: labels are placed by their ids, not by their order; certainty can count
 
 import codecs
 import unicodedata
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,7 +100,9 @@ def parse(files: Files) -> Content:
     """Return what lists and labels hold; faulty ids raise at once, since all other files are about them."""
     images = _numbered(files.lists["images.txt"], files.faults)
     attributes = dict(sorted(_numbered(files.lists["attributes.txt"], files.faults).items()))
-    complaints.check_class_names(attributes.values(), files.faults, "attributes.txt")
+    complaints.check_class_names(list(attributes.values()), files.faults, "attributes.txt")
+    for name in complaints.find_duplicates(images.values()):
+        files.faults.add("duplicate image paths", name, "images.txt")
     files.faults.raise_if_any()
     test = _test_part(files.lists["train_test_split.txt"], images, files.faults)
     ids = sorted(images, key=lambda image: test.get(image, 0))  # stable: the order of images.txt within a part
@@ -169,7 +170,7 @@ def _warnings(content: Content, counts: tuple[int, int, int]) -> list[str]:
 
 
 def _numbered(path: Path, faults: Faults) -> dict[int, str]:
-    """Return names by id, in the order of a file; noted are other lines, and ids or names that are there twice.
+    """Return names by id, in the order of a file; noted are lines that are no new id with a name.
 
     Raises:
         SourceError: the file holds no line.
@@ -184,9 +185,6 @@ def _numbered(path: Path, faults: Faults) -> dict[int, str]:
             names[int(number)] = " ".join(words)
     if empty:
         raise SourceError(f"{path.name} is empty")
-    for name, count in Counter(names.values()).items():
-        if count > 1:
-            faults.add("names are there twice", name, path.name)
     return names
 
 

@@ -62,7 +62,7 @@ def parse(files: Files, settings: Settings) -> Content:
     not_read: set[str] = set()
     for where, entry in read_entries(file, files.faults):
         if not isinstance(entry, dict):
-            files.faults.add("entries are no objects", f"{where} ({type(entry).__name__})")
+            files.faults.add("entries are not objects", f"{where} ({type(entry).__name__})")
             continue
         not_read |= entry.keys() - keys
         if (row := _row(where, entry, settings, files.faults)) is not None:
@@ -120,7 +120,7 @@ def read_entries(file: Path, faults: Faults) -> Iterator[tuple[str, Any]]:
 
     for where, entry in _list(file, text) if text.lstrip().startswith("[") else _lines(file, text, faults):
         if isinstance(entry, _Twice):
-            faults.add("entries have a key twice", f"{where} {', '.join(map(repr, entry.keys_twice))}")
+            faults.add("duplicate keys", f"{where} {', '.join(map(repr, entry.keys_twice))}")
         else:
             yield where, entry
 

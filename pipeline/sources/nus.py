@@ -12,7 +12,6 @@ Differs: nothing is unpickled; faulty lists are errors. As there, rows without a
 import codecs
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,9 +116,8 @@ def build(files: Files, parts: dict[str, Part], settings: Settings) -> Dataset:
     """Return the dataset: rows are all images, the training part first, each part in the order of its list."""
     folder = files.pictures["Flickr"]
     paths = [path for part in parts.values() for path in part.paths]
-    for path, count in Counter(paths).items():
-        if count > 1:
-            files.faults.add("images are in the train and in the test part", path)
+    for path in complaints.find_duplicates(paths):
+        files.faults.add("images are in the train and in the test part", path)
     on_disk = layout.list_pictures(folder)
     flat = not any("/" in file for file in on_disk)
     found = _match(paths, on_disk, flat, files, settings.bad_images)
@@ -248,8 +246,6 @@ def _class_names(folder: Path, lists: dict[str, Path], wanted: list[str] | None)
         )
     faults = Faults(folder.name)
     complaints.check_class_names(names, faults, named_by)
-    if repeated := [name for name, count in Counter(names).items() if count > 1]:
-        faults.add_error(SourceError(f"prepare: classes: {named_by} names {', '.join(repeated)} twice"))
     faults.raise_if_any()
     return tuple(names), named_by
 
@@ -479,7 +475,7 @@ def _file_names(paths: list[str]) -> list[str]:
         SourceError: two images would have the same file there.
     """
     names = [path.rpartition("/")[2] for path in paths]
-    if twice := {name for name, count in Counter(names).items() if count > 1}:
+    if twice := set(complaints.find_duplicates(names)):
         shared = [path for path, name in zip(paths, names, strict=True) if name in twice]
         raise SourceError(
             f"all pictures lie in one folder, where {len(shared)} images share a file name:"

@@ -281,8 +281,6 @@ def _wanted(wanted: list[str] | None, faults: Faults) -> tuple[str, ...]:
     """Return the classes that the settings name, if any, each once; those unusable or repeated are noted."""
     names = [complaints.normalize_class_name(name) for name in wanted or ()]
     complaints.check_class_names(names, faults, "prepare: classes")
-    if repeated := sorted({name for name in names if names.count(name) > 1}):
-        faults.add_error(SourceError(f"prepare: classes: {', '.join(repeated)} named twice"))
     return tuple(dict.fromkeys(names))
 
 
@@ -338,7 +336,7 @@ def _image_list(path: Path, faults: Faults) -> tuple[list[str], int]:
         if len(fields) != 1:
             faults.add("lines are not one image id", f"{where} {' '.join(fields)!r}", path.name)
         if re.search(r"[/\\]", fields[0]) or CONTROL.search(fields[0]) or fields[0] in (".", ".."):
-            faults.add("ids are no plain file names", f"{where} {fields[0]!r}", path.name)
+            faults.add("invalid ids (not plain file names)", f"{where} {fields[0]!r}", path.name)
         else:
             ids[fields[0]] = None
     return list(ids), len(lines or ()) - len(ids)
