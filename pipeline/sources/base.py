@@ -2,14 +2,14 @@
 
 Each other module of this folder reads one layout of raw data in three steps:
 
-- `locate(settings, root)` finds the files and folders, `layout.Files`, below `settings.root`, which counts from the
+- `locate(settings, root)` finds the files and folders, `raw.Files`, below `settings.root`, which counts from the
   project's root; what is missing but does not keep the rest from being read joins the faults of the files.
 - `parse(files, settings)` reads lists and labels; what is wrong with them joins the faults.
 - `build(files, content, settings)` looks pictures up, without opening one, raises all faults at once as `SourceError`,
   whose message names the setting, file, line or id, and returns the `Dataset` with what its report tells.
 
 `read(settings, root)` takes them all; `fingerprint(settings, root)` returns what tells one state of the raw data from
-another: `layout.digest` of the files that `read` reads, and of all pictures.
+another: `raw.digest` of the files that `read` reads, and of all pictures.
 Source: ours.
 """
 
@@ -20,7 +20,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pipeline.config import ConfigError, Params, explain
+from pipeline.core.errors import ConfigError
+from pipeline.core.strict import explain
 
 
 def names() -> list[str]:
@@ -28,25 +29,24 @@ def names() -> list[str]:
     return sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in ("__init__", "base"))
 
 
-def load(params: Params, dataset: str) -> tuple[ModuleType, Any]:
+def load(block: dict[str, Any], key: str) -> tuple[ModuleType, Any]:
     """Find the source of a dataset, and its settings.
 
     Args:
-        params: The checked parameters.
-        dataset: Name of a dataset.
+        block: Settings of `prepare` for a dataset.
+        key: Their dotted path, `prepare.<dataset>`, for messages.
 
     Returns:
-        The source's module, and `prepare.<dataset>` as an object of its `Settings`.
+        The source's module, and the settings as an object of its `Settings`.
 
     Raises:
-        ConfigError: there is no such block, it names no source, or it does not suit the one that it names.
+        ConfigError: it names no source, or does not suit the one that it names.
     """
-    block = params.settings("prepare", dataset)
     name = block.get("source")
     if name not in names():
-        raise ConfigError(f"prepare.{dataset}.source: no source {name!r}; there are {', '.join(names())}")
+        raise ConfigError(f"{key}.source: no source {name!r}; there are {', '.join(names())}")
     source = import_module(f"pipeline.sources.{name}")
     try:
         return source, source.Settings.model_validate(block)
     except ValidationError as error:
-        raise ConfigError(explain(error, f"prepare.{dataset}")) from error
+        raise ConfigError(explain(error, key)) from error

@@ -19,26 +19,16 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from pipeline import complaints, layout
-from pipeline.complaints import Faults
-from pipeline.json_lists import read_entries
-from pipeline.layout import Files
-from pipeline.single_positive import split_rows, string_order
-from pipeline.table import Dataset, SourceError, Table, relative_path
+from pipeline.core.errors import SourceError
+from pipeline.core.faults import Faults, check_class_names, find_duplicates, normalize_class_name, preview, summarize
+from pipeline.core.text import relative_path
+from pipeline.data import raw
+from pipeline.data.json_lists import read_entries
+from pipeline.data.raw import Files
+from pipeline.labels.splits import split_rows, string_order
+from pipeline.labels.table import Dataset, Table
 
 PARTS = ("train", "val")  # the official parts; their places are the numbers of `official`
-CLASSES = (
-    *("person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat", "traffic light"),
-    *("fire hydrant", "stop sign", "parking meter", "bench", "bird", "cat", "dog", "horse", "sheep", "cow"),
-    *("elephant", "bear", "zebra", "giraffe", "backpack", "umbrella", "handbag", "tie", "suitcase", "frisbee"),
-    *("skis", "snowboard", "sports ball", "kite", "baseball bat", "baseball glove", "skateboard", "surfboard"),
-    *("tennis racket", "bottle", "wine glass", "cup", "fork", "knife", "spoon", "bowl", "banana", "apple"),
-    *("sandwich", "orange", "broccoli", "carrot", "hot dog", "pizza", "donut", "cake", "chair", "couch"),
-    *("potted plant", "bed", "dining table", "toilet", "tv", "laptop", "mouse", "remote", "keyboard"),
-    *("cell phone", "microwave", "oven", "toaster", "sink", "refrigerator", "book", "clock", "vase", "scissors"),
-    *("teddy bear", "hair drier", "toothbrush"),
-)
-"""Categories in the order of the published files, which is that of their ids."""
 CROWD, OBJECT = 1, 2  # what a cell holds; the greater one wins
 FIELDS: dict[str, dict[str, type]] = {
     "categories": {"id": int, "name": str},
@@ -50,7 +40,7 @@ DEFAULTS = (None, None, 0)  # of those fields, by place: only `iscrowd` may be m
 BOX, SIZE = struct.Struct("4d"), struct.Struct("2d")  # packed, since a list a box takes ten times the memory
 
 
-class Settings(layout.Cut):
+class Settings(raw.Cut):
     """Settings of `prepare.<dataset>` for COCO: a folder with `annotations` and pictures, or one that holds it."""
 
     source: Literal["coco"]
@@ -139,16 +129,16 @@ def fingerprint(settings: Settings, root: Path) -> str:
     files = locate(settings, root)
     if files.faults:
         read(settings, root)  # raises them, with what else is wrong
-    return layout.digest(files)
+    return raw.digest(files)
 
 
 def locate(settings: Settings, root: Path) -> Files:
     """Return where annotations and pictures are; archives differ in what they wrap around them."""
-    top, year = layout.find_root(settings, root), settings.year
+    top, year = raw.find_root(settings, root), settings.year
     first = f"annotations/instances_train{year}.json"
     here = sorted({file.name for depth in ("", "*/") for file in top.glob(f"{depth}annotations/*.json")})
-    expected = f"there are {complaints.preview(here) or 'no annotations'}"
-    base = layout.find_dataset(top, (".", "*", "*/*"), first, expected)
+    expected = f"there are {preview(here) or 'no annotations'}"
+    base = raw.find_dataset(top, (".", "*", "*/*"), first, expected)
     files = Files(top, {}, {}, Faults(top.name))
     around = [folder for folder in (base, *base.parents) if folder.is_relative_to(top)]
     for part in PARTS if settings.test_fraction is None else PARTS[:1]:
@@ -184,7 +174,7 @@ def build(files: Files, parts: dict[str, Part], settings: Settings) -> Dataset:
     """Return the dataset: rows by part, each in the order of the settings; columns as the train part's `categories`."""
     selected = {name: _select(name, part, files, settings) for name, part in parts.items()}
     warnings = [
-        f"{place}: {warning}" for place, folder in files.pictures.items() for warning in layout.warn_unread(folder)
+        f"{place}: {warning}" for place, folder in files.pictures.items() for warning in raw.warn_unread(folder)
     ]
     files.faults.raise_if_any()
 
@@ -204,10 +194,10 @@ def build(files: Files, parts: dict[str, Part], settings: Settings) -> Dataset:
         paths=tuple(paths),
         truth=(cells >= _threshold(settings)).astype(np.int8),
         scored=(cells != CROWD) | (settings.crowd == "count"),
-        split=layout.split_official(official, settings),
+        split=raw.split_official(official, settings),
         official=official,
     )
-    objects, measured, of_boxes = layout.measure_objects(table, *map(np.concatenate, zip(*boxes, strict=True)))
+    objects, measured, of_boxes = raw.measure_objects(table, *map(np.concatenate, zip(*boxes, strict=True)))
     warnings += of_boxes
     if settings.test_fraction is not None:
         warnings.append(
@@ -259,13 +249,13 @@ def _read_lists(file: Path, faults: Faults) -> Lists | None:
 def _part(lists: Lists, file: str, faults: Faults) -> Part:
     """Return a part by the lists of its file; what does not fit together is noted."""
     images, annotations = lists.entries["images"], lists.entries["annotations"]
-    categories = [(key, complaints.normalize_class_name(name)) for key, name in lists.entries["categories"]]
-    complaints.check_class_names([name for _, name in categories], faults, file)
+    categories = [(key, normalize_class_name(name)) for key, name in lists.entries["categories"]]
+    check_class_names([name for _, name in categories], faults, file)
     for what, ids in (("category", categories), ("image", images)):
-        for number in complaints.find_duplicates(number for number, _ in ids):
+        for number in find_duplicates(number for number, _ in ids):
             faults.add(f"duplicate {what} ids", number, file)
     names = [_file_name(key, name, faults, file) for key, name in images]
-    for name in complaints.find_duplicates(filter(None, names)):
+    for name in find_duplicates(filter(None, names)):
         faults.add("duplicate file names of images", name, file)
 
     rows = _places(lists, "images", [image for image, _, _ in annotations], faults, file)
@@ -345,7 +335,7 @@ def _select(name: str, part: Part, files: Files, settings: Settings) -> Selected
     on_disk: dict[str, str] = {}
     if folder := files.pictures.get(place):
         wanted = list(dict.fromkeys(part.names[row] for row in rows if part.names[row]))
-        found = layout.match_files(wanted, layout.list_pictures(folder), place, settings.bad_images, faults)
+        found = raw.match_files(wanted, raw.list_pictures(folder), place, settings.bad_images, faults)
         on_disk = dict(zip(wanted, found, strict=True))
     return Selected(rows, on_disk, bare)
 
@@ -365,7 +355,7 @@ def _arrange(name: str, rows: np.ndarray, settings: Settings) -> tuple[np.ndarra
 
 
 def _boxes(part: Part, rows: np.ndarray, first: int) -> tuple[np.ndarray, ...]:
-    """Return the boxes that measure the cells of a part, as `layout.measure_objects` takes them.
+    """Return the boxes that measure the cells of a part, as `raw.measure_objects` takes them.
 
     Args:
         part: The part, its categories in the order of the table.
@@ -390,6 +380,6 @@ def _count(part: Part, selected: Selected) -> dict[str, Any]:
         "images": len(part.ids),
         "annotations": len(part.rows),
         "kept": len(selected.rows),
-        "without_present_class": complaints.summarize(selected.bare),
+        "without_present_class": summarize(selected.bare),
         "cells_of_crowds_only": int((part.cells[selected.rows] == CROWD).sum()),
     }

@@ -12,12 +12,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pipeline import complaints, layout, own_data
-from pipeline.complaints import Faults
-from pipeline.config import Strict
-from pipeline.layout import Files
-from pipeline.own_data import WORDS, Content, OwnData, Row
-from pipeline.table import Dataset, SourceError
+from pipeline.core.errors import SourceError
+from pipeline.core.faults import Faults, find_duplicates, is_class_name, normalize_class_name, preview
+from pipeline.core.strict import Strict
+from pipeline.core.text import read_rows
+from pipeline.data import own_data, raw
+from pipeline.data.own_data import WORDS, Content, OwnData, Row
+from pipeline.data.raw import Files
+from pipeline.labels.table import Dataset
 
 DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";"}
 VALUES = {"1": "one", "1.0": "one", "0": "zero", "0.0": "zero", "-1": "minus_one", "-1.0": "minus_one", "": "empty"}
@@ -96,7 +98,7 @@ def read(settings: Settings, root: Path) -> Dataset:
 
 def fingerprint(settings: Settings, root: Path) -> str:
     """Return what tells one state of a table and its pictures from another, as `base` describes."""
-    return layout.digest(locate(settings, root))
+    return raw.digest(locate(settings, root))
 
 
 def locate(settings: Settings, root: Path) -> Files:
@@ -116,7 +118,7 @@ def parse(files: Files, settings: Settings) -> Content:
     return Content(
         rows=rows,
         classes=classes if by_names else tuple(places.labels),
-        pictures=layout.list_pictures(files.folder),
+        pictures=raw.list_pictures(files.folder),
         closed=settings.exhaustive and by_names,
         exhaustive=settings.exhaustive,
         report={
@@ -150,14 +152,14 @@ def read_table(file: Path, delimiter: str) -> tuple[list[str], Iterator[tuple[in
     Raises:
         SourceError: the file is empty, or a column is there twice; or, from the rows, quotes do not pair.
     """
-    lines = layout.delimited(file, delimiter)
+    lines = read_rows(file, delimiter)
     try:
         _, header = next(lines)
     except StopIteration:
         raise SourceError(f"{file.name} is empty") from None
-    header = [complaints.normalize_class_name(text) for text in header]
-    if twice := complaints.find_duplicates(filter(None, header)):
-        raise SourceError(f"{file.name}: duplicate columns: {complaints.preview(twice)}")
+    header = [normalize_class_name(text) for text in header]
+    if twice := find_duplicates(filter(None, header)):
+        raise SourceError(f"{file.name}: duplicate columns: {preview(twice)}")
     return header, lines
 
 
@@ -169,10 +171,10 @@ def _places(header: list[str], classes: tuple[str, ...] | None, settings: Settin
     """
 
     def find(name: str, setting: str) -> int:
-        if complaints.normalize_class_name(name) not in header:
-            there = complaints.preview([text for text in header if text])
+        if normalize_class_name(name) not in header:
+            there = preview([text for text in header if text])
             raise SourceError(f"{file}: no column {name!r} (prepare: {setting}); there are: {there}")
-        return header.index(complaints.normalize_class_name(name))
+        return header.index(normalize_class_name(name))
 
     path = find(settings.path_column, "path_column")
     split = None if settings.split_column is None else find(settings.split_column, "split_column")
@@ -182,12 +184,12 @@ def _places(header: list[str], classes: tuple[str, ...] | None, settings: Settin
         others = {text for place, text in enumerate(header) if place not in (path, split) and text}
         if classes is None and (odd := sorted(text for text in others if text.lower() in own_data.NO_CLASS)):
             raise SourceError(
-                f"{file}: columns would be classes of these names: {complaints.preview(odd)}. Where such a column "
+                f"{file}: columns would be classes of these names: {preview(odd)}. Where such a column "
                 "holds numbers of classes, write their names in it; where it marks a class, give it the name of that "
                 "class; else list the columns that are classes in a profile (prepare: classes)"
             )
         labels = {label: find(label, "classes") for label in classes or sorted(others)}
-    if odd := [label for label in labels if not complaints.is_class_name(label)]:
+    if odd := [label for label in labels if not is_class_name(label)]:
         raise SourceError(f"{file}: invalid class name of a column: {odd[0]!r}")
     return Places(path, split, labels)
 
@@ -205,7 +207,7 @@ def _row(number: int, fields: list[str], width: int, places: Places, settings: S
         return None
     if isinstance(labels, Names):
         parts = fields[places.labels[labels.column]].split(labels.separator)
-        present, absent = tuple(filter(None, map(complaints.normalize_class_name, parts))), ()
+        present, absent = tuple(filter(None, map(normalize_class_name, parts))), ()
     else:
         present, absent = _values(labels, places.labels, fields, where, faults)
     split = None

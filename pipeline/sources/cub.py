@@ -17,10 +17,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from pipeline import complaints, layout
-from pipeline.complaints import Faults
-from pipeline.layout import Files
-from pipeline.table import Dataset, SourceError, Table
+from pipeline.core.errors import SourceError
+from pipeline.core.faults import Faults, check_class_names, find_duplicates, preview, summarize
+from pipeline.core.text import read_fields
+from pipeline.data import raw
+from pipeline.data.raw import Files
+from pipeline.labels.table import Dataset, Table
 
 DIGITS = 9  # of an id, at most: it fits 32 bits
 FIELDS = 4  # of a line of labels: image id, attribute id, present, certainty
@@ -31,7 +33,7 @@ BLOCK = 1 << 22  # bytes of labels parsed at once; some 20 times as many are hel
 _BLANKS = np.isin(np.arange(256), list(b" \t\n\v\f\r"))
 
 
-class Settings(layout.Cut):
+class Settings(raw.Cut):
     """Settings of `prepare.<dataset>` for a folder that holds `CUB_200_2011` and, in it or beside, `attributes.txt`."""
 
     source: Literal["cub"]
@@ -69,7 +71,7 @@ def read(settings: Settings, root: Path) -> Dataset:
 
 def fingerprint(settings: Settings, root: Path) -> str:
     """Return what tells one state of a CUB folder from another, as `base` describes."""
-    return layout.digest(locate(settings, root))
+    return raw.digest(locate(settings, root))
 
 
 def locate(settings: Settings, root: Path) -> Files:
@@ -81,7 +83,7 @@ def locate(settings: Settings, root: Path) -> Files:
     inner = "CUB_200_2011"
     wraps = (".", inner, f"{inner}/{inner}", "*", f"*/{inner}", f"*/{inner}/{inner}")
     expected = f"expected {inner} or a folder that holds it"
-    folder = layout.find_dataset(layout.find_root(settings, root), wraps, "images.txt", expected)
+    folder = raw.find_dataset(raw.find_root(settings, root), wraps, "images.txt", expected)
     places = [folder / "attributes.txt", folder / "attributes" / "attributes.txt", folder.parent / "attributes.txt"]
     if folder.parent.name == inner:
         places.append(folder.parent.parent / "attributes.txt")
@@ -100,14 +102,14 @@ def parse(files: Files) -> Content:
     """Return what lists and labels hold; faulty ids raise at once, since all other files are about them."""
     images = _numbered(files.lists["images.txt"], files.faults)
     attributes = dict(sorted(_numbered(files.lists["attributes.txt"], files.faults).items()))
-    complaints.check_class_names(list(attributes.values()), files.faults, "attributes.txt")
-    for name in complaints.find_duplicates(images.values()):
+    check_class_names(list(attributes.values()), files.faults, "attributes.txt")
+    for name in find_duplicates(images.values()):
         files.faults.add("duplicate image paths", name, "images.txt")
     files.faults.raise_if_any()
     test = _test_part(files.lists["train_test_split.txt"], images, files.faults)
     ids = sorted(images, key=lambda image: test.get(image, 0))  # stable: the order of images.txt within a part
     named = [(f"image {image}", images[image]) for image in ids]
-    paths = layout.relative_paths(named, files.faults, "images.txt")
+    paths = raw.relative_paths(named, files.faults, "images.txt")
     labels = _labels(files.lists[LABELS], ids, list(attributes), files.faults)
     official = np.array([test.get(image, 0) for image in ids], np.uint8)
     return Content(paths, tuple(attributes.values()), official, *labels)
@@ -116,8 +118,8 @@ def parse(files: Files) -> Content:
 def build(files: Files, content: Content, settings: Settings) -> Dataset:
     """Return the dataset: rows are all images, the training part first, columns are attributes by id."""
     folder = files.pictures["images"]
-    on_disk = layout.list_pictures(folder)
-    found = layout.match_files(content.paths, on_disk, "images", settings.bad_images, files.faults)
+    on_disk = raw.list_pictures(folder)
+    found = raw.match_files(content.paths, on_disk, "images", settings.bad_images, files.faults)
     files.faults.raise_if_any()
     known = (content.certainty >= settings.least_certainty) & (content.certainty <= max(CERTAINTIES))
     scored = known | (settings.least_certainty == min(CERTAINTIES))
@@ -126,7 +128,7 @@ def build(files: Files, content: Content, settings: Settings) -> Dataset:
         paths=tuple("images/" + unicodedata.normalize("NFC", file) for file in found),
         truth=(content.present & scored).astype(np.int8),
         scored=scored,
-        split=layout.split_official(content.official, settings),
+        split=raw.split_official(content.official, settings),
         official=content.official,
     )
     counts = (int((content.official == 0).sum()), int((content.official == 1).sum()), len(content.attributes))
@@ -137,8 +139,8 @@ def build(files: Files, content: Content, settings: Settings) -> Dataset:
         "edition": "{} training and {} test images, {} attributes".format(*counts)
         + (": CUB-200-2011 as published" if counts == PUBLISHED else ""),
         "labels": _count_labels(content, scored, settings.least_certainty),
-        "pictures": {"missing": complaints.summarize(missing), "in_no_list": len(there.difference(found))},
-        "warnings": _warnings(content, counts) + layout.warn_unread(folder),
+        "pictures": {"missing": summarize(missing), "in_no_list": len(there.difference(found))},
+        "warnings": _warnings(content, counts) + raw.warn_unread(folder),
     }
     return Dataset(table, lambda row: folder / found[row], report)
 
@@ -152,7 +154,7 @@ def _count_labels(content: Content, scored: np.ndarray, least_certainty: int) ->
         by_certainty[name] = {"present": int((present & level).sum()), "absent": int((~present & level).sum())}
     return {
         "pairs": present.size,
-        "lines_with_surplus_fields": complaints.summarize([f"line {line}" for line in longer]),
+        "lines_with_surplus_fields": summarize([f"line {line}" for line in longer]),
         "by_certainty": by_certainty,
         "least_certainty": least_certainty,
         "present_but_unknown": int((present & ~scored).sum()),
@@ -177,7 +179,7 @@ def _numbered(path: Path, faults: Faults) -> dict[int, str]:
     """
     names: dict[int, str] = {}
     empty = True
-    for where, (number, *words) in layout.fields(path):
+    for where, (number, *words) in read_fields(path):
         empty = False
         if not _is_id(number) or not words or int(number) in names:
             faults.add("lines are no new id with a name", f"{where} {' '.join([number, *words])!r}", path.name)
@@ -193,7 +195,7 @@ def _test_part(path: Path, images: dict[int, str], faults: Faults) -> dict[int, 
     kind = "lines are not the id of an image of images.txt and 1 (training) or 0 (test)"
     test: dict[int, int] = {}
     clean = True
-    for where, words in layout.fields(path):
+    for where, words in read_fields(path):
         if len(words) != 2 or words[1] not in ("0", "1") or not _is_id(words[0]) or int(words[0]) not in images:
             faults.add(kind, f"{where} {' '.join(words)!r}", path.name)
             clean = False
@@ -258,7 +260,7 @@ def _labels(
     ):
         for row in np.flatnonzero(cases.any(axis=1)):
             pairs = [str(attributes[column]) for column in np.flatnonzero(cases[row])]
-            faults.add(kind, f"image {images[row]}: {complaints.preview(pairs)}", path.name)
+            faults.add(kind, f"image {images[row]}: {preview(pairs)}", path.name)
     table = np.empty((times.size, 2), np.int32)
     if cells:
         table[place] = np.concatenate(values)

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pipeline import complaints, layout, own_data
-from pipeline.complaints import Faults
-from pipeline.layout import Files
-from pipeline.own_data import WORDS, Content, OwnData, Row
-from pipeline.table import Dataset, SourceError
+from pipeline.core.errors import SourceError
+from pipeline.core.faults import Faults, normalize_class_name, pluralize, preview, summarize
+from pipeline.data import own_data, raw
+from pipeline.data.own_data import WORDS, Content, OwnData, Row
+from pipeline.data.raw import Files
+from pipeline.labels.table import Dataset
 
 
 class Settings(OwnData):
@@ -50,7 +51,7 @@ def read(settings: Settings, root: Path) -> Dataset:
 
 def fingerprint(settings: Settings, root: Path) -> str:
     """Return what tells one state of folders of pictures from another, as `base` describes."""
-    return layout.digest(locate(settings, root))
+    return raw.digest(locate(settings, root))
 
 
 def locate(settings: Settings, root: Path) -> Files:
@@ -65,14 +66,14 @@ def parse(files: Files, settings: Settings) -> Content:
         SourceError: there is no folder with pictures, a class has none, or a folder's name is no split.
     """
     folder, classes = files.folder, own_data.wanted_classes(settings)
-    pictures = layout.list_pictures(folder)
+    pictures = raw.list_pictures(folder)
     tops = {top for top, slash, _ in (picture.partition("/") for picture in pictures) if slash}
     words = _split_words(tops, settings)
     found = _sort(pictures, classes, settings)
     if bare := sorted(set(classes or ()) - {row.present[0] for row in found.rows}):
-        raise SourceError(f"prepare: classes: no picture in a folder of the name: {complaints.preview(bare)}")
+        raise SourceError(f"prepare: classes: no picture in a folder of the name: {preview(bare)}")
     if found.loose and not found.rows:
-        raise SourceError(f"{folder.name}: no picture lies in a class's folder: {complaints.preview(found.loose)}")
+        raise SourceError(f"{folder.name}: no picture lies in a class's folder: {preview(found.loose)}")
     groups = _group_by_name(found.rows)
     shared = [group for group in groups if len({row.present for row in group}) > 1]
     alike = [group for group in shared if len({_size(folder / row.path) for row in group}) == 1]
@@ -81,18 +82,18 @@ def parse(files: Files, settings: Settings) -> Content:
         rows = [row for group in groups for row in _merged(folder, group, files.faults)]
     warnings = []
     if words and not settings.split_folders:
-        beside = f"{complaints.preview(sorted(words))} beside {complaints.preview(sorted(tops - words))}"
+        beside = f"{preview(sorted(words))} beside {preview(sorted(tops - words))}"
         warnings.append(f"folders called as splits are taken for classes: {beside}")
     if found.loose:
         lie = "lies in no class's folder and was" if len(found.loose) == 1 else "lie in no class's folder and were"
-        count = complaints.pluralize(len(found.loose), "picture")
-        warnings.append(f"{count} {lie} left out: {complaints.preview(found.loose)}")
+        count = pluralize(len(found.loose), "picture")
+        warnings.append(f"{count} {lie} left out: {preview(found.loose)}")
     if classes is None and (bare := _bare(folder, pictures, 1 + settings.split_folders)):
-        hold = f"{complaints.pluralize(len(bare), 'folder')} {'holds' if len(bare) == 1 else 'hold'}"
-        warnings.append(f"{hold} no picture that is read: {complaints.preview(bare)}")
+        hold = f"{pluralize(len(bare), 'folder')} {'holds' if len(bare) == 1 else 'hold'}"
+        warnings.append(f"{hold} no picture that is read: {preview(bare)}")
     report = {
         "same_name": {"policy": settings.same_name, "names": len(shared), "of_equal_size": len(alike)},
-        "pictures_in_no_class_folder": complaints.summarize(found.loose),
+        "pictures_in_no_class_folder": summarize(found.loose),
         "folders_not_in_classes": found.not_wanted,
     }
     return Content(rows, classes, pictures, closed=False, exhaustive=False, report=report, warnings=warnings)
@@ -108,7 +109,7 @@ def _split_words(tops: set[str], settings: Settings) -> set[str]:
     if not settings.split_folders and words and words == tops:
         raise SourceError(f"prepare: split_folders: {', '.join(sorted(tops))} are no classes; set it to true")
     if settings.split_folders and (odd := sorted(tops - words)):
-        raise SourceError(f"prepare: split_folders: folders other than train, val and test: {complaints.preview(odd)}")
+        raise SourceError(f"prepare: split_folders: folders other than train, val and test: {preview(odd)}")
     return words
 
 
@@ -121,7 +122,7 @@ def _sort(pictures: list[str], classes: tuple[str, ...] | None, settings: Settin
         if not above:
             found.loose.append(picture)
             continue
-        label = complaints.normalize_class_name(above[0])
+        label = normalize_class_name(above[0])
         if classes is None or label in classes:
             found.rows.append(Row("picture", picture, (label,), (), split))
         else:

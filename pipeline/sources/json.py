@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline import complaints, layout, own_data
-from pipeline.complaints import Faults
-from pipeline.layout import Files
-from pipeline.own_data import WORDS, Content, OwnData, Row
-from pipeline.table import Dataset, SourceError
+from pipeline.core.errors import SourceError
+from pipeline.core.faults import Faults, normalize_class_name, preview
+from pipeline.core.text import read_text
+from pipeline.data import own_data, raw
+from pipeline.data.own_data import WORDS, Content, OwnData, Row
+from pipeline.data.raw import Files
+from pipeline.labels.table import Dataset
 
 SHOWN = 40  # characters of a value in a message
 
@@ -46,7 +48,7 @@ def read(settings: Settings, root: Path) -> Dataset:
 
 def fingerprint(settings: Settings, root: Path) -> str:
     """Return what tells one state of a JSON file and its pictures from another, as `base` describes."""
-    return layout.digest(locate(settings, root))
+    return raw.digest(locate(settings, root))
 
 
 def locate(settings: Settings, root: Path) -> Files:
@@ -70,7 +72,7 @@ def parse(files: Files, settings: Settings) -> Content:
     return Content(
         rows=rows,
         classes=own_data.wanted_classes(settings),
-        pictures=layout.list_pictures(files.folder),
+        pictures=raw.list_pictures(files.folder),
         closed=settings.exhaustive,
         exhaustive=settings.exhaustive,
         report={"rows": len(rows), "keys_not_read": sorted(not_read)},
@@ -111,10 +113,10 @@ def read_entries(file: Path, faults: Faults) -> Iterator[tuple[str, Any]]:
         SourceError: the file is missing, not UTF-8 text, not JSON as a whole or in any line; or it is one object about
             many images.
     """
-    text = layout.read_text(file)
+    text = read_text(file)
     if (keys := _one_object(text)) is not None:
         raise SourceError(
-            f"{file.name}: one object, with the keys {complaints.preview(keys)}; expected is a list of objects, or one "
+            f"{file.name}: one object, with the keys {preview(keys)}; expected is a list of objects, or one "
             "object a line, each with the path of a picture and its labels"
         )
 
@@ -170,7 +172,7 @@ def _one_object(text: str) -> list[str] | None:
     except (ValueError, RecursionError):  # lines, or a fault, which is named when they are read
         return None
     values = [value.strip().lower() for value in whole.values() if isinstance(value, str)]
-    return None if any(value.endswith(layout.ENDINGS) for value in values) else list(whole)
+    return None if any(value.endswith(raw.ENDINGS) for value in values) else list(whole)
 
 
 def _short(value: Any) -> str:
@@ -206,4 +208,4 @@ def _names(value: Any) -> tuple[str, ...] | None:
     value = [value] if isinstance(value, str) else value
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         return None
-    return tuple(complaints.normalize_class_name(name) for name in value)
+    return tuple(normalize_class_name(name) for name in value)

@@ -20,9 +20,19 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from pipeline import complaints, layout
-from pipeline.complaints import Faults
-from pipeline.table import Dataset, SourceError, Table
+from pipeline.core.errors import SourceError
+from pipeline.core.faults import (
+    SHOWN,
+    Faults,
+    check_class_names,
+    find_duplicates,
+    normalize_class_name,
+    preview,
+    summarize,
+)
+from pipeline.core.text import read_fields, read_text
+from pipeline.data import raw
+from pipeline.labels.table import Dataset, Table
 
 PARTS = {"train": ("train", "Train"), "test": ("val", "Test")}  # part -> its name in arrays, in official files
 EDITIONS = {
@@ -41,7 +51,7 @@ _ABOVE = re.compile(r"^(?:.*[/\\])?flickr[/\\](?=.)", re.IGNORECASE)
 r"""What stands before the path proper in some copies: C:\ImageData\Flickr\actor\0001_2124494179.jpg."""
 
 
-class Settings(layout.Cut):
+class Settings(raw.Cut):
     """Settings of `prepare.<dataset>` for a folder that holds the arrays or lists, and the pictures in `Flickr`."""
 
     source: Literal["nus"]
@@ -53,7 +63,7 @@ class Settings(layout.Cut):
 
 
 @dataclass(frozen=True)
-class Files(layout.Files):
+class Files(raw.Files):
     """The arrays or lists that are read, and what they are about.
 
     Args:
@@ -88,12 +98,12 @@ def read(settings: Settings, root: Path) -> Dataset:
 
 def fingerprint(settings: Settings, root: Path) -> str:
     """Return what tells one state of a NUS-WIDE folder from another, as `base` describes."""
-    return layout.digest(locate(settings, root))
+    return raw.digest(locate(settings, root))
 
 
 def locate(settings: Settings, root: Path) -> Files:
     """Return where arrays or lists, class names and pictures are."""
-    folder = layout.find_root(settings, root)
+    folder = raw.find_root(settings, root)
     lists = (_array_files if settings.layout == "formatted" else _list_files)(folder)
     names, named_by = _class_names(folder, lists, settings.classes)
     if settings.layout == "official":
@@ -116,9 +126,9 @@ def build(files: Files, parts: dict[str, Part], settings: Settings) -> Dataset:
     """Return the dataset: rows are all images, the training part first, each part in the order of its list."""
     folder = files.pictures["Flickr"]
     paths = [path for part in parts.values() for path in part.paths]
-    for path in complaints.find_duplicates(paths):
+    for path in find_duplicates(paths):
         files.faults.add("images are in the train and in the test part", path)
-    on_disk = layout.list_pictures(folder)
+    on_disk = raw.list_pictures(folder)
     flat = not any("/" in file for file in on_disk)
     found = _match(paths, on_disk, flat, files, settings.bad_images)
     files.faults.raise_if_any()
@@ -128,7 +138,7 @@ def build(files: Files, parts: dict[str, Part], settings: Settings) -> Dataset:
         paths=tuple(unicodedata.normalize("NFC", f"{folder.name}/{file}") for file in found),
         truth=np.concatenate([part.labels for part in parts.values()]),
         scored=np.ones((len(paths), len(files.classes)), np.bool_),
-        split=layout.split_official(official, settings),
+        split=raw.split_official(official, settings),
         official=official,
     )
     there = set(on_disk)
@@ -143,10 +153,10 @@ def build(files: Files, parts: dict[str, Part], settings: Settings) -> Dataset:
         "pictures": {
             "folder": folder.name,
             "by_file_name_alone": flat,
-            "missing": complaints.summarize(missing),
+            "missing": summarize(missing),
             "in_no_list": len(there.difference(found)),
         },
-        "warnings": _warnings(files, settings, copy, len(missing)) + layout.warn_unread(folder),
+        "warnings": _warnings(files, settings, copy, len(missing)) + raw.warn_unread(folder),
     }
     return Dataset(table, lambda row: folder / found[row], report)
 
@@ -166,7 +176,7 @@ def _match(
     except SourceError as error:
         files.faults.add_error(error)
         return []
-    return layout.match_files(names, on_disk, files.pictures["Flickr"].name, bad_images, files.faults)
+    return raw.match_files(names, on_disk, files.pictures["Flickr"].name, bad_images, files.faults)
 
 
 def _count(part: Part) -> dict[str, int]:
@@ -233,9 +243,9 @@ def _class_names(folder: Path, lists: dict[str, Path], wanted: list[str] | None)
         SourceError: class names are missing, cannot be used or are there twice.
     """
     if wanted is not None:
-        names, named_by = [complaints.normalize_class_name(name) for name in wanted], "the setting `classes`"
+        names, named_by = [normalize_class_name(name) for name in wanted], "the setting `classes`"
     elif concepts := _find(folder, "ConceptsList/Concepts81.txt", "Concepts81.txt"):
-        names, named_by = [" ".join(fields) for _, fields in layout.fields(concepts)], "Concepts81.txt"
+        names, named_by = [" ".join(words) for _, words in read_fields(concepts)], "Concepts81.txt"
         lists["Concepts81.txt"] = concepts
     else:
         names, named_by = sorted(_concepts(lists)), "the names of the label files"
@@ -245,7 +255,7 @@ def _class_names(folder: Path, lists: dict[str, Path], wanted: list[str] | None)
             " them: add it from the official ConceptsList, or list the names in column order"
         )
     faults = Faults(folder.name)
-    complaints.check_class_names(names, faults, named_by)
+    check_class_names(names, faults, named_by)
     faults.raise_if_any()
     return tuple(names), named_by
 
@@ -269,8 +279,8 @@ def _choose_label_files(
     if absent or over:
         raise SourceError(
             f"{named_by} and the label files do not fit: {len(absent)} files are missing"
-            f" ({complaints.preview(absent) or 'none'}), {len(over)} concepts not named"
-            f" ({complaints.preview(over) or 'none'})"
+            f" ({preview(absent) or 'none'}), {len(over)} concepts not named"
+            f" ({preview(over) or 'none'})"
         )
     return {name: path for name, path in lists.items() if name in wanted or not name.startswith("Labels_")}
 
@@ -377,7 +387,7 @@ def _label_array(path: Path) -> np.ndarray:
         raise SourceError(f"{path.name} is {labels.dtype} of shape {labels.shape}, expected numbers, images x classes")
     present = labels == 1
     if len(wrong := np.argwhere(~present & (labels != 0))):
-        cells = [f"row {row}, column {column} is {labels[row, column]}" for row, column in wrong[: complaints.SHOWN]]
+        cells = [f"row {row}, column {column} is {labels[row, column]}" for row, column in wrong[:SHOWN]]
         more = f" and {len(wrong) - len(cells)} more" if len(wrong) > len(cells) else ""
         raise SourceError(f"{path.name}: {len(wrong)} cells are neither 0 nor 1: {', '.join(cells)}{more}")
     return present.astype(np.int8)
@@ -411,7 +421,7 @@ def _list_part(files: Files, part: str) -> tuple[list[str], np.ndarray]:
     """Return N paths and (N, C) int8 labels of the lists of one part; none, or zeros, where there are faults."""
     faults, suffix = files.faults, PARTS[part][1]
     name = f"{suffix}Imagelist.txt"
-    lines = [line for line in enumerate(layout.read_text(files.lists[name]).split("\n"), start=1) if line[1].strip()]
+    lines = [line for line in enumerate(read_text(files.lists[name]).split("\n"), start=1) if line[1].strip()]
     if not lines:
         faults.add_error(SourceError(f"{name} lists no image"))
     paths = _paths([(f"{name}:{number}", text) for number, text in lines], faults, name)
@@ -446,13 +456,13 @@ def _label_file(path: Path) -> np.ndarray:
             for number, line in enumerate(lines, start=1)
             if line not in (b"", b"0", b"1")
         ]
-        raise SourceError(f"{path.name}: {len(wrong)} lines are neither 0 nor 1: {complaints.preview(wrong)}")
+        raise SourceError(f"{path.name}: {len(wrong)} lines are neither 0 nor 1: {preview(wrong)}")
     return (np.frombuffer(b"".join(lines), np.uint8) - ord("0")).astype(np.int8)
 
 
 def _paths(entries: list[tuple[str, str]], faults: Faults, file: str) -> list[str]:
     """Return the paths of a list as they count from the folder of the pictures."""
-    return layout.relative_paths([(where, _ABOVE.sub("", text.strip())) for where, text in entries], faults, file)
+    return raw.relative_paths([(where, _ABOVE.sub("", text.strip())) for where, text in entries], faults, file)
 
 
 def _distinct(images: list[str], cells: np.ndarray, part: str, faults: Faults) -> list[int]:
@@ -475,10 +485,9 @@ def _file_names(paths: list[str]) -> list[str]:
         SourceError: two images would have the same file there.
     """
     names = [path.rpartition("/")[2] for path in paths]
-    if twice := set(complaints.find_duplicates(names)):
+    if twice := set(find_duplicates(names)):
         shared = [path for path, name in zip(paths, names, strict=True) if name in twice]
         raise SourceError(
-            f"all pictures lie in one folder, where {len(shared)} images share a file name:"
-            f" {complaints.preview(shared)}"
+            f"all pictures lie in one folder, where {len(shared)} images share a file name: {preview(shared)}"
         )
     return names

@@ -22,19 +22,18 @@ import numpy as np
 from defusedxml import ElementTree
 from pydantic import Field
 
-from pipeline import complaints, layout
-from pipeline.complaints import Faults
-from pipeline.table import CONTROL, Dataset, SourceError, Table
-from pipeline.table import Objects as Measures
+from pipeline.core.errors import SourceError
+from pipeline.core.faults import Faults, check_class_names, normalize_class_name, summarize
+from pipeline.core.text import CONTROL, read_fields
+from pipeline.data import raw
+from pipeline.data.class_names import VOC
+from pipeline.labels.table import Dataset, Table
+from pipeline.labels.table import Objects as Measures
 
 PARTS = ("train", "val")  # the official lists; their places are the numbers of `official`
-CLASSES = (
-    *("aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable", "dog"),
-    *("horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor"),
-)
 
 
-class Settings(layout.Cut):
+class Settings(raw.Cut):
     """Settings of `prepare.<dataset>` for a folder in VOC layout: `VOCdevkit`, `VOC2012`, or one that holds them."""
 
     source: Literal["voc"]
@@ -48,7 +47,7 @@ class Settings(layout.Cut):
 
 
 @dataclass(frozen=True)
-class Files(layout.Files):
+class Files(raw.Files):
     """The lists and annotations that are read, and what they are about.
 
     Args:
@@ -121,12 +120,12 @@ def fingerprint(settings: Settings, root: Path) -> str:
     files = locate(settings, root)
     if files.faults:
         read(settings, root)  # raises them, with what else is wrong
-    return layout.digest(files)
+    return raw.digest(files)
 
 
 def locate(settings: Settings, root: Path) -> Files:
     """Return where lists, annotations and pictures are; the image lists are read, since they name the annotations."""
-    folder = find_folder(layout.find_root(settings, root))
+    folder = find_folder(raw.find_root(settings, root))
     main, faults = folder / "ImageSets" / "Main", Faults(folder.name)
     lists = {f"{part}.txt": main / f"{part}.txt" for part in PARTS}
     if settings.labels == "lists":
@@ -134,7 +133,7 @@ def locate(settings: Settings, root: Path) -> Files:
         lists |= of_classes
         of_boxes = Faults(folder.name)
     else:
-        classes, of_boxes = _wanted(settings.classes, faults) or CLASSES, faults
+        classes, of_boxes = _wanted(settings.classes, faults) or VOC, faults
     read_lists = {part: _image_list(lists[f"{part}.txt"], faults) for part in PARTS}
     ids = {part: names for part, (names, _) in read_lists.items()}
     repeated = {part: count for part, (_, count) in read_lists.items()}
@@ -185,7 +184,7 @@ def build(files: Files, content: Content, settings: Settings) -> Dataset:
         paths=tuple("JPEGImages/" + unicodedata.normalize("NFC", name) for name in chosen),
         truth=present[rows].astype(np.int8),
         scored=(content.values[rows] != 0) | (settings.difficult != "ignore"),
-        split=layout.split_official(content.official[rows], settings),
+        split=raw.split_official(content.official[rows], settings),
         official=content.official[rows],
     )
     objects, boxes, warnings = _measure(files, content.objects, table, rows, settings.difficult)
@@ -201,7 +200,7 @@ def build(files: Files, content: Content, settings: Settings) -> Dataset:
         "boxes": boxes,
         "parts": {part: _count(number, files.classes, content, rows) for number, part in enumerate(PARTS)},
         "pictures_in_no_list": len(pictures.keys() - set(ids)),
-        "warnings": of_lists + warnings + layout.warn_unread(folder),
+        "warnings": of_lists + warnings + raw.warn_unread(folder),
     }
     return Dataset(table, lambda row: folder / chosen[row], report, objects)
 
@@ -240,11 +239,9 @@ def _measure(
     try:
         files.of_boxes.raise_if_any()
     except SourceError as error:
-        boxes = f"none, {layout.NO_BOXES}: {'; '.join(str(error).splitlines())}"
+        boxes = f"none, {raw.NO_BOXES}: {'; '.join(str(error).splitlines())}"
         return None, boxes, [f"boxes: {boxes}"] if (files.folder / "Annotations").is_dir() else []
-    return layout.measure_objects(
-        table, at[counts], objects.columns[counts], objects.boxes[counts], objects.sizes[counts]
-    )
+    return raw.measure_objects(table, at[counts], objects.columns[counts], objects.boxes[counts], objects.sizes[counts])
 
 
 def _count(number: int, classes: tuple[str, ...], content: Content, rows: list[int]) -> dict[str, Any]:
@@ -256,7 +253,7 @@ def _count(number: int, classes: tuple[str, ...], content: Content, rows: list[i
     return {
         "listed": len(of_part),
         "kept": len(here),
-        "skipped_without_positive": complaints.summarize(skipped),
+        "skipped_without_positive": summarize(skipped),
         "difficult_cells": dict(zip(classes, (content.values[here] == 0).sum(axis=0).tolist(), strict=True)),
         "repeated_lines": content.repeated[part],
         "classes_listing_positives_only": content.bare[part],
@@ -271,7 +268,7 @@ def find_folder(root: Path) -> Path:
     """
     wraps = (".", "VOC2012", "VOCdevkit/VOC2012", "*", "*/VOC2012", "*/VOCdevkit/VOC2012")
     expected = "expected VOCdevkit, VOC2012 or a folder that holds one"
-    folder = layout.find_dataset(root, wraps, "ImageSets/Main", expected)
+    folder = raw.find_dataset(root, wraps, "ImageSets/Main", expected)
     if not (folder / "JPEGImages").is_dir():
         raise SourceError(f"prepare: root: {folder} has ImageSets/Main but no JPEGImages")
     return folder
@@ -279,8 +276,8 @@ def find_folder(root: Path) -> Path:
 
 def _wanted(wanted: list[str] | None, faults: Faults) -> tuple[str, ...]:
     """Return the classes that the settings name, if any, each once; those unusable or repeated are noted."""
-    names = [complaints.normalize_class_name(name) for name in wanted or ()]
-    complaints.check_class_names(names, faults, "prepare: classes")
+    names = [normalize_class_name(name) for name in wanted or ()]
+    check_class_names(names, faults, "prepare: classes")
     return tuple(dict.fromkeys(names))
 
 
@@ -291,7 +288,7 @@ def _class_files(lists: Path, wanted: list[str] | None, faults: Faults) -> tuple
         if match := re.fullmatch(r"(.+)_(train|val)\.txt", unicodedata.normalize("NFC", name)):
             found.setdefault(match[1], {})[match[2]] = lists / name
     if not wanted:
-        complaints.check_class_names(sorted(found), faults, lists.name)
+        check_class_names(sorted(found), faults, lists.name)
     names = _wanted(wanted, faults) or tuple(sorted(found))
     if not names:
         faults.add_error(SourceError(f"prepare: classes: no <class>_train.txt in {lists}"))
@@ -308,7 +305,7 @@ def _class_files(lists: Path, wanted: list[str] | None, faults: Faults) -> tuple
 def _pictures(folder: Path) -> dict[str, list[str]]:
     """Return the names on disk of a folder's picture files, by image id: the name without its ending, in NFC."""
     pictures: dict[str, list[str]] = {}
-    for name in layout.list_pictures(folder):
+    for name in raw.list_pictures(folder):
         if "/" not in name:
             pictures.setdefault(unicodedata.normalize("NFC", os.path.splitext(name)[0]), []).append(name)
     return pictures
@@ -317,7 +314,7 @@ def _pictures(folder: Path) -> dict[str, list[str]]:
 def _lines(path: Path, faults: Faults) -> list[tuple[str, list[str]]] | None:
     """Return the lines of a list, as `line 7` and its fields; None where it cannot be read, which is noted."""
     try:
-        return [(f"line {where.rpartition(':')[2]}", fields) for where, fields in layout.fields(path)]
+        return [(f"line {where.rpartition(':')[2]}", fields) for where, fields in read_fields(path)]
     except SourceError as error:
         faults.add_error(error)
         return None
@@ -416,7 +413,7 @@ def _annotations(files: Files, ids: list[str]) -> Objects:
                 values[row, place] = max(values[row, place], mark)
                 places.append((row, place, mark))
                 boxes.append([_number(thing, f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax")] + size)
-            elif label not in CLASSES:
+            elif label not in VOC:
                 unknown.setdefault(label, []).append(files.annotations[name].name)
     rows, columns, marks = np.array(places, np.int64).reshape(-1, 3).T
     numbers = np.array(boxes).reshape(-1, 6)
@@ -438,7 +435,7 @@ def _xml(file: Path | None, faults: Faults) -> Element | None:
 def _things(content: Element, file: str, faults: Faults) -> Iterator[tuple[str, int, Element]]:
     """Yield class, `difficult` and element of each object of an annotation; those that lack them are noted."""
     for number, thing in enumerate(content.findall("object"), start=1):  # direct children, no parts
-        label = complaints.normalize_class_name(thing.findtext("name") or "")
+        label = normalize_class_name(thing.findtext("name") or "")
         difficult = thing.findtext("difficult", "0").strip()
         if label and difficult in ("0", "1"):
             yield label, int(difficult), thing

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pipeline.complaints import FaultyData
+from pipeline.core.errors import SourceError
+from pipeline.core.faults import FaultyData
 from pipeline.sources import base, coco, csv, cub, digits, folder, json, nus, voc
-from pipeline.table import SourceError
 from tests.sources import test_coco, test_csv, test_cub, test_folder, test_json, test_nus, test_voc
 
 

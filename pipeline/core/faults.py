@@ -1,0 +1,121 @@
+"""Gathering the faults of raw data, so that all of them are told at once; and which names can be those of classes."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from pipeline.core.errors import SourceError
+
+SHOWN = 20  # of many offenders, this many are named
+
+
+def preview(names: Sequence[str]) -> str:
+    """Return the first `SHOWN` names for a message, printable, and how many more there are."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(map(to_printable, names[:SHOWN])) + more
+
+
+def summarize(names: Sequence[str]) -> dict[str, Any]:
+    """Return names for a report: their `count`, and under `first` at most `SHOWN` of them, printable."""
+    return {"count": len(names), "first": [to_printable(name) for name in names[:SHOWN]]}
+
+
+def pluralize(count: int, one: str, many: str | None = None) -> str:
+    """Return a number with its noun, as in `1 image` and `2 images`; `many` is the plural where it is not with an s."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def to_printable(name: str) -> str:
+    r"""Return a file's name, as Python reads it from disk, so that it can be shown and stored: \xff for no UTF-8."""
+    with suppress(UnicodeEncodeError):  # another lone surrogate, which no disk gives
+        name = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return name.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+class FaultyData(SourceError):
+    """Raw data have faults; the message names the first of each kind.
+
+    Args:
+        message: The message.
+        lines: A line for each fault, for whoever wants them all.
+    """
+
+    def __init__(self, message: str, lines: list[str]):
+        super().__init__(message)
+        self.lines = lines
+
+
+class Faults:
+    """The faults of raw data, gathered so that all of them can be mended at once.
+
+    Args:
+        file: How messages call the data.
+    """
+
+    def __init__(self, file: str):
+        self.file = file
+        self._found: dict[tuple[str, str], list[str]] = {}
+        self._messages: list[str] = []
+        self._lines: list[str] = []
+
+    def __bool__(self) -> bool:
+        """Return whether there are any."""
+        return bool(self._found or self._messages)
+
+    def add(self, kind: str, what: str, file: str = "") -> None:
+        """Add one fault.
+
+        Args:
+            kind: What is wrong, in the plural.
+            what: Where, and with which value.
+            file: Which of the data, where it is not `self.file`.
+        """
+        self._found.setdefault((file or self.file, kind), []).append(what)
+
+    def add_error(self, error: SourceError) -> None:
+        """Add what was raised elsewhere; its message is kept as it is."""
+        self._messages.append(str(error))
+        self._lines += error.lines if isinstance(error, FaultyData) else [str(error)]
+
+    def raise_if_any(self) -> None:
+        """Raise all faults.
+
+        Raises:
+            FaultyData: there are some; a line for each kind says how many, where they are several, and names the first.
+        """
+        if not self:
+            return
+        messages, lines = [], []
+        for (file, kind), found in self._found.items():
+            single = re.sub(r"^of (the )?\d+ ", "", kind)  # without a count before it
+            messages.append(f"{file}: {f'{len(found)} {kind}' if len(found) > 1 else single}: {preview(found)}")
+            lines += [f"{file}: {single}: {what}" for what in found]
+        raise FaultyData("\n".join(messages + self._messages), lines + self._lines)
+
+
+def normalize_class_name(text: str) -> str:
+    """Return the name of a class in its one form: NFC, without blanks around it."""
+    return unicodedata.normalize("NFC", text).strip()
+
+
+def is_class_name(name: str) -> bool:
+    """Return whether a text is the name of a class in its one form, not empty, and can be shown and stored."""
+    odd = any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name)
+    return bool(name) and name == normalize_class_name(name) and not odd
+
+
+def find_duplicates(values: Iterable[Any]) -> list[str]:
+    """Return what is there more than once, each once, in the order of its first appearance."""
+    return [str(value) for value, count in Counter(values).items() if count > 1]
+
+
+def check_class_names(names: Sequence[str], faults: Faults, file: str) -> None:
+    """Add to the faults of a file the names that cannot be those of classes, or are there twice."""
+    for name in names:
+        if not is_class_name(name):
+            faults.add("invalid class names (empty, padded or with control characters)", repr(name), file)
+    for name in find_duplicates(names):
+        faults.add("duplicate class names", name, file)
