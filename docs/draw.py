@@ -13,6 +13,8 @@ from ruamel.yaml import YAML
 ROOT = Path(__file__).resolve().parent.parent
 Graph = dict[str, set[str]]
 """For each box, those that its arrows point to."""
+Point = tuple[float, float]
+"""Pixels from the left and from the top."""
 
 WIDTH, BOX_WIDTH, BOX_HEIGHT, ROW = 720, 112, 34, 82  # pixels; ROW from one row's top to the next
 
@@ -134,6 +136,29 @@ def ranks(graph: Graph) -> dict[str, int]:
     return rows
 
 
+def _curve(name: str, other: str, centre: dict[str, Point]) -> list[Point]:
+    """Return the four points of an arrow: of the ways round the boxes between, the straightest that touches none."""
+    (x1, y1), (x2, y2) = centre[name], centre[other]
+    y1, y2 = y1 + BOX_HEIGHT / 2, y2 - BOX_HEIGHT / 2 - 1
+    boxes = [centre[box] for box in centre if box not in (name, other)]
+    curves = [
+        [(x1, y1), (x1 + bow, (y1 + y2) / 2), (x2 + bow, (y1 + y2) / 2), (x2, y2)]
+        for bow in sorted(range(-3 * BOX_WIDTH, 3 * BOX_WIDTH + 1, BOX_WIDTH // 4), key=lambda bow: (abs(bow), -bow))
+    ]
+    return next((curve for curve in curves if not _touches(curve, boxes)), curves[0])
+
+
+def _touches(curve: list[Point], boxes: list[Point]) -> bool:
+    """Return whether a Bezier curve comes nearer than 6 pixels to one of the boxes."""
+    for step in (number / 40 for number in range(41)):
+        weights = ((1 - step) ** 3, 3 * step * (1 - step) ** 2, 3 * step**2 * (1 - step), step**3)
+        x = sum(weight * point[0] for weight, point in zip(weights, curve, strict=True))
+        y = sum(weight * point[1] for weight, point in zip(weights, curve, strict=True))
+        if any(abs(x - left) < BOX_WIDTH / 2 + 6 and abs(y - top) < BOX_HEIGHT / 2 + 6 for left, top in boxes):
+            return True
+    return False
+
+
 def svg(rows: dict[str, int], arrows: Graph, labels: dict[int, str]) -> str:
     """Return a picture of boxes in rows and arrows between them.
 
@@ -164,14 +189,8 @@ def svg(rows: dict[str, int], arrows: Graph, labels: dict[int, str]) -> str:
         parts.append(f'<text x="10" y="{row * ROW + 32}" fill="#555">{label}</text>')
     for name in sorted(arrows):
         for other in sorted(arrows[name]):
-            (x1, y1), (x2, y2) = centre[name], centre[other]
-            y1, y2 = y1 + BOX_HEIGHT / 2, y2 - BOX_HEIGHT / 2 - 1
-            bend = (y2 - y1) / 2
-            bow = (
-                0 if rows[other] == rows[name] + 1 else BOX_WIDTH if x1 + x2 > WIDTH else -BOX_WIDTH
-            )  # past the boxes between
-            start, end = f"{x1:.0f} {y1:.0f}", f"{x2:.0f} {y2:.0f}"
-            path = f"M{start}C{x1 + bow:.0f} {y1 + bend:.0f} {x2 + bow:.0f} {y2 - bend:.0f} {end}"
+            (x1, y1), *bends, (x2, y2) = _curve(name, other, centre)
+            path = f"M{x1:.0f} {y1:.0f}C{' '.join(f'{x:.0f} {y:.0f}' for x, y in bends)} {x2:.0f} {y2:.0f}"
             parts.append(f'<path d="{path}" fill="none" stroke="#555" stroke-width="1.3" marker-end="url(#head)"/>')
     for name, (x, y) in centre.items():
         parts.append(
