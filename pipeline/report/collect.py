@@ -13,10 +13,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pipeline import storage
-from pipeline.config import TRAINING_STAGES, KeptCount, Params
-from pipeline.images import Pixels
-from pipeline.table import Table, read_table
+from pipeline.config.params import TRAINING_STAGES, Params
+from pipeline.core import files, hdf5
+from pipeline.core.errors import FileError
+from pipeline.data.images import Pixels
+from pipeline.labels.settings import KeptCount
+from pipeline.labels.table import Table, read_table
 
 Row = dict[str, Any]
 T = TypeVar("T")
@@ -240,7 +242,7 @@ class _Reader:
         full = self.root / path
         try:
             return read(full)
-        except storage.StorageError as error:
+        except FileError as error:
             reason = str(error)
         except (ValueError, KeyError, TypeError) as error:
             reason = f"not in the expected form ({type(error).__name__}: {error})"
@@ -251,11 +253,11 @@ class _Reader:
 
     def table(self, path: str, *text: str) -> list[Row] | None:
         """Return the rows of a TSV as numbers, but for the columns named in ``text``."""
-        return self.get(lambda full: _numeric(storage.read_tsv(full), text), path)
+        return self.get(lambda full: _numeric(files.read_tsv(full), text), path)
 
 
 def _metrics(path: Path) -> Row:
-    record = storage.read_json(path)
+    record = files.read_json(path)
     for split in SCORED:
         for key in ("map", "map_absent_zero", "classes_present"):
             if key not in record[split]:
@@ -274,14 +276,14 @@ def _run(reader: _Reader, stage: str, key: str, seed: int) -> Run | None:
     epochs = reader.table(f"{folder}/epochs.tsv", "weights")
     per_class = reader.table(f"{folder}/per_class.tsv", "class")
     search = reader.table(f"{folder}/search.tsv")
-    provenance = reader.get(storage.read_json, f"{folder}/provenance.json")
+    provenance = reader.get(files.read_json, f"{folder}/provenance.json")
     if metrics is None or epochs is None or per_class is None or search is None or provenance is None:
         return None
     return Run(key, seed, metrics, epochs, per_class, search, provenance)
 
 
 def _landscape(path: Path, dataset: str, method: str, seed: int) -> Landscape:
-    with storage.open_hdf5(path) as file:
+    with hdf5.read(path) as file:
         arrays = {name: np.asarray(file[name][()], dtype=np.float64) for name in (  # pyright: ignore
             "offsets_1d", "loss_1d", "offsets_2d", "loss_2d")}  # fmt: skip
         attributes = dict(file.attrs)
@@ -298,7 +300,7 @@ def _landscape(path: Path, dataset: str, method: str, seed: int) -> Landscape:
 
 
 def _analysis_record(path: Path) -> Row:
-    record = storage.read_json(path)
+    record = files.read_json(path)
     if "truth" not in record:
         raise KeyError("truth")
     return record
@@ -333,9 +335,9 @@ def _dataset(reader: _Reader, params: Params, name: str) -> Dataset:
         name,
         params.settings("report", name).min_support,
         table,
-        reader.get(storage.read_json, f"data/prepare/{name}/report.json"),
-        reader.get(storage.read_json, f"data/simulate/{name}/report.json"),
-        reader.get(storage.read_json, f"weights/{name}/provenance.json"),
+        reader.get(files.read_json, f"data/prepare/{name}/report.json"),
+        reader.get(files.read_json, f"data/simulate/{name}/report.json"),
+        reader.get(files.read_json, f"weights/{name}/provenance.json"),
         params.settings("prepare", name)["source"] in OWN,
         None if table is None else _pictures(reader, f"data/prepare/{name}/images.h5", table),
     )
@@ -375,7 +377,7 @@ def collect(root: Path, params: Params, partial: bool = False) -> Collected:
         The results, and in partial mode the list of what could not be read.
 
     Raises:
-        StorageError: Not ``partial`` and a file is absent or unreadable; the message names it.
+        FileError: Not ``partial`` and a file is absent or unreadable; the message names it.
     """
     reader = _Reader(root)
     result = Collected(params, [_dataset(reader, params, name) for name in params.grid.datasets])
@@ -396,7 +398,7 @@ def collect(root: Path, params: Params, partial: bool = False) -> Collected:
         lines = [f"{item.path}: {item.reason}" for item in reader.missing[:_NAMED]]
         if len(reader.missing) > _NAMED:
             lines.append(f"and {len(reader.missing) - _NAMED} files more")
-        raise storage.StorageError("\n".join([*lines, "`python -m stages.report --partial` renders what is there"]))
+        raise FileError("\n".join([*lines, "`python -m stages.report --partial` renders what is there"]))
     result.missing = reader.missing
     for stage in TRAINING_STAGES:
         for key, item in getattr(params.variants, stage).items():

@@ -5,7 +5,7 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from pipeline.config import TRAINING_STAGES
+from pipeline.config.params import TRAINING_STAGES
 from pipeline.report import figures, tables
 from pipeline.report.analyses import Identity
 from pipeline.report.blocks import UNMEASURED, heading, paragraph

@@ -1,6 +1,6 @@
 """What the analyses show: separation of hidden positives, loss landscapes, pseudo-labels and calibration."""
 
-from pipeline.config import TRAINING_STAGES
+from pipeline.config.params import TRAINING_STAGES
 from pipeline.report import analyses, figures, findings
 from pipeline.report.analyses import Identity
 from pipeline.report.blocks import (

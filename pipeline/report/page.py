@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jinja2
 
-from pipeline import storage
+from pipeline.core.files import write_bytes, write_json, write_summary, write_text, write_tsv
 from pipeline.report import caveats, findings, tables
 from pipeline.report.collect import Collected, Row
 from pipeline.report.draft import Draft, Files
@@ -74,9 +74,9 @@ def write(root: Path, collected: Collected, partial: bool = False) -> Report:
     report = build(collected)
     folder = root / "report"
     for name, image in report.files.figures.items():
-        storage.write_bytes(folder / "figures" / f"{name}.png", image)
+        write_bytes(folder / "figures" / f"{name}.png", image)
     for name, rows in report.files.tables.items():
-        storage.write_tsv(folder / "tables" / f"{name}.tsv", rows)
+        write_tsv(folder / "tables" / f"{name}.tsv", rows)
     for kind, suffix, names in (
         ("figures", ".png", report.files.figures),
         ("tables", ".tsv", report.files.tables),
@@ -86,12 +86,12 @@ def write(root: Path, collected: Collected, partial: bool = False) -> Report:
             if path.stem not in names:
                 path.unlink()
     if partial:
-        storage.write_json(folder / "summary.partial.json", report.summary)
+        write_json(folder / "summary.partial.json", report.summary)
     else:
-        storage.write_json(folder / "summary.json", report.summary)
+        write_json(folder / "summary.json", report.summary)
         (folder / "summary.partial.json").unlink(missing_ok=True)
-    storage.write_text(folder / "index.html", report.html)
-    storage.write_summary(folder / "summary.md", "Report", report.markdown)
+    write_text(folder / "index.html", report.html)
+    write_summary(folder / "summary.md", "Report", report.markdown)
     return report
 
 

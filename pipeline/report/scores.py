@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pipeline.config import TRAINING_STAGES
+from pipeline.config.params import TRAINING_STAGES
 from pipeline.report import analyses, caveats, figures, findings, tables
 from pipeline.report.analyses import Identity
 from pipeline.report.blocks import (

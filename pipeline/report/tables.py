@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.config import TRAINING_STAGES
+from pipeline.config.params import TRAINING_STAGES
+from pipeline.labels.table import SPLITS
 from pipeline.report.collect import Arm, Collected, Dataset, Row, Run
-from pipeline.table import SPLITS
 
 BASELINE = "an"
 CEILING = "full"

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy.stats import wasserstein_distance
 
-from pipeline import storage
-from pipeline.config import Params
+from pipeline.config.params import Params
+from pipeline.core import hdf5
+from pipeline.labels.table import Table, read_table
 from pipeline.report import analyses
 from pipeline.report.collect import Collected, collect
-from pipeline.table import Table, read_table
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def test_pseudo_labels_at_the_chosen_epoch(whole: tuple[Path, Params], collected
     }
     unknown, coverage, accuracy = _unknown(table), [], []
     for seed in range(3):
-        with storage.open_hdf5(whole[0] / f"runs/finetune/digits-em_apl-{seed}/labels.h5") as file:
+        with hdf5.read(whole[0] / f"runs/finetune/digits-em_apl-{seed}/labels.h5") as file:
             labels = file["pseudo_label"][1]  # pyright: ignore  the chosen epoch is the second
         labelled = right = 0
         for i, c in zip(*np.nonzero(unknown), strict=True):
@@ -87,7 +87,7 @@ def test_distances_are_means_over_seeds(whole: tuple[Path, Params], collected: C
     unknown, column = _unknown(table), table.classes.index("zebra")
     values = []
     for seed in range(3):
-        with storage.open_hdf5(whole[0] / f"runs/finetune/digits-em-{seed}/logits.h5") as file:
+        with hdf5.read(whole[0] / f"runs/finetune/digits-em-{seed}/logits.h5") as file:
             p = 1 / (1 + np.exp(-file["train"][:, column].astype(float)))  # pyright: ignore
         cells, positive = unknown[:, column], table.truth[:40, column] == 1
         values.append(wasserstein_distance(p[cells & positive], p[cells & ~positive]))

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.config import Params
+from pipeline.config.params import Params
+from pipeline.labels.table import Table
 from pipeline.report import analyses, caveats, findings, tables
 from pipeline.report.collect import Collected, collect
-from pipeline.table import Table
 
 
 @pytest.fixture(scope="module")
