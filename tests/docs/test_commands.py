@@ -83,7 +83,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, count in PHOTOS.items():
         (folder / "My photos" / name).mkdir(parents=True)
         for number in range(count):
-            Image.new("RGB", (1, 1)).save(folder / "My photos" / name / f"{number}.png")
+            Image.new("RGB", (1, 1)).save(folder / "My photos" / name / f"{name}_{number}.png")
     return folder
 
 

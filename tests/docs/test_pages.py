@@ -67,7 +67,7 @@ def test_images_are_small() -> None:
         assert path.stat().st_size < 300_000, path
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [path for path in PAGES if path.stem != "CHANGELOG"], ids=lambda path: path.stem)
 def test_modules_targets_and_profiles_that_are_named_are_there(path: Path) -> None:
     text = read(path)
     for module in re.findall(r"python -m ((?:stages|benchmarks|pipeline)[\w.]*)", text):
