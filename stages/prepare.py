@@ -50,8 +50,8 @@ def prepare(root: Path, dataset: str) -> None:
     folder = root / "data" / "prepare" / dataset
     same = {**settings.model_dump(exclude={"bad_images"}), "paths": data.table.paths}
     print_ = resume.fingerprint([same, packing.stamp(data, raw)], [])
-    place = resume.scratch(root) / f"prepare-{dataset}"
-    resume.sort_out(place, print_, f"prepare {dataset}")
+    place = resume.scratch_folder(root) / f"prepare-{dataset}"
+    resume.delete_stale(place, print_, f"prepare {dataset}")
     with resume.Checkpoint(place / print_) as point:
         try:
             packed = packing.pack(
@@ -68,13 +68,13 @@ def prepare(root: Path, dataset: str) -> None:
         kept = None if data.objects is None else data.objects.take(packed.rows)
         data = replace(data, table=data.table.take(packed.rows), objects=kept)
         _refuse_an_empty_split(dataset, data.table)
-        files.install(packed.file, folder / "images.h5")
+        files.link_or_copy(packed.file, folder / "images.h5")
         write_table(folder / "table.h5", data.table, data.objects)
         report = {"dataset": dataset, "source": settings.source, "size": settings.size, "raw_sha256": raw}
         report |= _report(data, packed, isinstance(settings, Cut))
         files.write_json(folder / "report.json", report)
         files.write_summary(folder / "summary.md", f"Dataset {dataset}", _summary(report, data.table))
-        point.discard()
+        point.delete()
 
 
 def _read(source: ModuleType, settings: Any, root: Path, dataset: str) -> Dataset:

@@ -168,11 +168,11 @@ def _methods(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _scratch(options: argparse.Namespace) -> Iterator[str]:
-    place = resume.scratch(Path("."))
-    left = resume.left(place)
-    lines = [f"{run}: {resume.describe(paths)}" for run, paths in left.items()]
+    place = resume.scratch_folder(Path("."))
+    left = resume.list_resume_points(place)
+    lines = [f"{run}: {resume.describe_resume_points(paths)}" for run, paths in left.items()]
     if options.clear:
-        resume.remove(path for paths in left.values() for path in paths)
+        resume.delete_resume_points(path for paths in left.values() for path in paths)
     yield f"{place}: {len(lines)} interrupted run{'' if len(lines) == 1 else 's'}{' deleted' if options.clear else ''}"
     yield from lines
 
