@@ -67,7 +67,7 @@ def simulate(root: Path, dataset: str) -> None:
     with hdf5.create(folder / "observed.h5") as out:
         for name, labels in (("single", draw.observed), ("all", everything), ("negatives", negatives)):
             units = "1 known positive, 0 unknown, -1 known negative"
-            hdf5.put(out, name, labels, axes="image, class", units=units, compress=True)
+            hdf5.write_array(out, name, labels, axes="image, class", units=units, compress=True)
     files.write_json(folder / "report.json", report)
     files.write_summary(folder / "summary.md", f"Observed labels of {dataset}", _summary(report))
 

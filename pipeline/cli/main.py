@@ -80,7 +80,7 @@ def parser() -> argparse.ArgumentParser:
     )
     form = verb.add_mutually_exclusive_group()
     form.add_argument("--plain", action="store_true", help="aligned columns for a terminal instead of Markdown")
-    form.add_argument("--write", metavar="FILE", type=Path, help="put the table in place of the one that FILE holds")
+    form.add_argument("--write", metavar="FILE", type=Path, help="put the table between the marks of FILE")
     verb = verbs.add_parser(
         "scratch",
         help="list or delete what interrupted runs left",
@@ -161,18 +161,18 @@ def _methods(options: argparse.Namespace) -> Iterator[str]:
     except (OSError, UnicodeDecodeError) as error:
         raise FileError(f"{options.write}: {error}") from error
     try:
-        files.write_text(options.write, methods.replaced(text, methods.markdown(rows)))
+        files.write_text(options.write, methods.replaced(text, methods.markdown(rows, options.write.parent)))
     except ConfigError as error:
         raise ConfigError(f"{options.write}: {error}") from error
     yield f"{options.write}: {len(rows)} methods"
 
 
 def _scratch(options: argparse.Namespace) -> Iterator[str]:
-    place = resume.scratch(Path("."))
-    left = resume.left(place)
-    lines = [f"{run}: {resume.describe(paths)}" for run, paths in left.items()]
+    place = resume.scratch_folder(Path("."))
+    left = resume.list_resume_points(place)
+    lines = [f"{run}: {resume.describe_resume_points(paths)}" for run, paths in left.items()]
     if options.clear:
-        resume.remove(path for paths in left.values() for path in paths)
+        resume.delete_resume_points(path for paths in left.values() for path in paths)
     yield f"{place}: {len(lines)} interrupted run{'' if len(lines) == 1 else 's'}{' deleted' if options.clear else ''}"
     yield from lines
 

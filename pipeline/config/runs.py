@@ -4,11 +4,11 @@ from pathlib import Path
 
 from pipeline.config.params import read_params
 from pipeline.labels.table import read_table
-from pipeline.training.run import Job
+from pipeline.training.run import Run
 
 
-def job(root: Path, stage: str, dataset: str, method: str, seed: int, variant: str | None) -> Job:
-    """Resolve a run from params.yaml and the method's file, and read the dataset's table.
+def read_run(root: Path, stage: str, dataset: str, method: str, seed: int, variant: str | None) -> Run:
+    """Return a run as params.yaml and the method's file have it, with the dataset's table.
 
     Args:
         root: Project root.
@@ -25,7 +25,20 @@ def job(root: Path, stage: str, dataset: str, method: str, seed: int, variant: s
         ConfigError: The run's settings are not valid; the key is named.
     """
     params = read_params(root / "params.yaml", method)
-    settings, own = params.run(stage, dataset, method, variant)
-    table = read_table(root / "data" / "prepare" / dataset / "table.h5")
-    key = variant or f"{dataset}-{method}-{seed}"
-    return Job(root, stage, dataset, method, seed, key, settings, own, params.density(dataset), table)
+    settings, method_settings = params.run(stage, dataset, method, variant)
+    start = params.grid.lac_start if stage == "lac" else method
+    if variant and stage == "finetune":
+        start = params.variants.finetune[variant].start
+    return Run(
+        root,
+        stage,
+        dataset,
+        method,
+        seed,
+        key=variant or f"{dataset}-{method}-{seed}",
+        settings=settings,
+        method_settings=method_settings,
+        expected_positives=params.density(dataset),
+        start=start,
+        table=read_table(root / "data" / "prepare" / dataset / "table.h5"),
+    )

@@ -192,7 +192,7 @@ def pack(
     open_rows = sorted({*changed, *again, *range(state.done, n)})
     state.forget(open_rows)
     if not partial.exists():
-        checkpoint.forget()  # before there is a file that an earlier note could be taken to be about
+        checkpoint.delete_state()  # before there is a file that an earlier note could be taken to be about
         _allocate(partial, n, size, source)
     elif changed:  # noted before a pixel changes, so that no earlier state of a file is ever taken for the new one
         checkpoint.save(state.content(), at_once=True)
@@ -241,7 +241,7 @@ def _resumed(checkpoint: Checkpoint, partial: Path, n: int, size: int) -> _Progr
     except Exception as error:  # readers raise nearly anything on damaged bytes
         state, reason = _Progress.of(None, n), str(error) or type(error).__name__
     if reason:
-        checkpoint.say_damaged(reason)
+        checkpoint.warn_damaged(reason)
         state = _Progress.of(None, n)
     return state
 

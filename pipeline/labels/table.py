@@ -218,18 +218,18 @@ def write_table(path: Path | str, table: Table, objects: Objects | None = None) 
         objects: Where its objects lie, in the same rows and columns.
     """
     with hdf5.create(path) as file:
-        hdf5.put(file, "classes", np.array(table.classes, dtype=object), axes="class", units="name")
-        hdf5.put(file, "paths", np.array(table.paths, dtype=object), axes="image", units="relative path")
-        hdf5.put(file, "truth", table.truth, axes="image, class", units="1 present, 0 absent", compress=True)
-        hdf5.put(file, "scored", table.scored, axes="image, class", units="truth is known", compress=True)
-        hdf5.put(file, "split", table.split, axes="image", units="0 train, 1 val, 2 test")
-        hdf5.put(file, "official", table.official, axes="image", units="0 official training, 1 official test")
+        hdf5.write_array(file, "classes", np.array(table.classes, dtype=object), axes="class", units="name")
+        hdf5.write_array(file, "paths", np.array(table.paths, dtype=object), axes="image", units="relative path")
+        hdf5.write_array(file, "truth", table.truth, axes="image, class", units="1 present, 0 absent", compress=True)
+        hdf5.write_array(file, "scored", table.scored, axes="image, class", units="truth is known", compress=True)
+        hdf5.write_array(file, "split", table.split, axes="image", units="0 train, 1 val, 2 test")
+        hdf5.write_array(file, "official", table.official, axes="image", units="0 official training, 1 official test")
         file.attrs["exhaustive"] = table.exhaustive
         if objects is not None:
             units = "largest box as a fraction of the picture; 0 without"
-            hdf5.put(file, "area", objects.area, axes="image, class", units=units, compress=True)
+            hdf5.write_array(file, "area", objects.area, axes="image, class", units=units, compress=True)
             units = "most central box from the centre, in half diagonals; 0 without"
-            hdf5.put(file, "offset", objects.offset, axes="image, class", units=units, compress=True)
+            hdf5.write_array(file, "offset", objects.offset, axes="image, class", units=units, compress=True)
 
 
 def read_objects(path: Path | str) -> Objects | None:
@@ -268,8 +268,8 @@ def read_table(path: Path | str) -> Table:
     with hdf5.read(path) as file:
         try:
             return Table(
-                classes=tuple(hdf5.strings(file["classes"])),
-                paths=tuple(hdf5.strings(file["paths"])),
+                classes=tuple(hdf5.read_strings(file["classes"])),
+                paths=tuple(hdf5.read_strings(file["paths"])),
                 **{name: file[name][()] for name in ROW_FIELDS},
                 exhaustive=bool(file.attrs["exhaustive"]),
             )

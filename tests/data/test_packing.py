@@ -62,7 +62,7 @@ def pack(data: Dataset, size: int, path: Path, interval: float = 60.0, bad_image
     with Checkpoint(path.parent / "scratch" / "point", interval) as point:
         packed = packing.pack(data, size, source="test", bad_images=bad_images, checkpoint=point, **options)
         storage.install(packed.file, path)
-        point.discard()
+        point.delete()
     return packed
 
 

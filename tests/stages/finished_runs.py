@@ -57,7 +57,7 @@ def write_data(root: Path) -> tuple[Table, dict[str, np.ndarray]]:
     observed = {"single": single, "all": everything, "negatives": negatives}
     with hdf5.create(root / "data" / "simulate" / DATASET / "observed.h5") as file:
         for name, labels in observed.items():
-            hdf5.put(file, name, labels, axes="image, class", units="label")
+            hdf5.write_array(file, name, labels, axes="image, class", units="label")
     return table, observed
 
 
@@ -70,7 +70,7 @@ def write_given(root: Path) -> tuple[Table, np.ndarray, np.ndarray]:
     labels = np.where(known, 2 * table.truth - 1, 0).astype(np.int8)
     with hdf5.create(root / "data" / "simulate" / DATASET / "observed.h5") as file:
         for name in ("single", "all", "negatives"):
-            hdf5.put(file, name, labels, axes="image, class", units="label")
+            hdf5.write_array(file, name, labels, axes="image, class", units="label")
     return given, labels, table.truth
 
 
@@ -93,7 +93,7 @@ def write_run(
     folder = root / "runs" / stage / key
     with hdf5.create(folder / "logits.h5") as file:
         for name, values in held.items():
-            hdf5.put(file, name, values, axes="image, class", units="logit")
+            hdf5.write_array(file, name, values, axes="image, class", units="logit")
         file.attrs["epoch"] = CHOSEN
     unknown = observed[table.rows("train")] == 0
     first = np.where(generator.random(shape) < 0.4, -1, 0) * unknown
@@ -105,9 +105,9 @@ def write_run(
     held["weight"] = np.full(shape, -0.2, dtype=np.float32)
     with hdf5.create(folder / "labels.h5") as file:
         for name in ("belief", "weight", "pseudo_label"):
-            hdf5.put(file, name, held[name], axes="image, class", units="label")
+            hdf5.write_array(file, name, held[name], axes="image, class", units="label")
         rounds = np.arange(1, len(held["pseudo_label"]) + 1)
-        hdf5.put(file, "round_epoch", rounds, axes="round", units="epoch")
+        hdf5.write_array(file, "round_epoch", rounds, axes="round", units="epoch")
         if not labelled:
             file.attrs["reason"] = "the method labels no unknown cell"
         file.attrs.update(attrs)
