@@ -28,7 +28,7 @@ from pipeline.methods.shared import base
 from pipeline.methods.shared.problem import Problem
 from pipeline.networks.network import Network
 from pipeline.training.inputs import ImageInputs, Inputs
-from pipeline.training.loop import train
+from pipeline.training.loop import Data, Trainer
 from tests import tiny
 from tests.methods.cases import ROOT, method_cases
 
@@ -132,22 +132,11 @@ def losses(path: str, kind: str, name: str, settings: dict[str, Any]) -> list[st
     )
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = Checkpoint(Path(folder) / "run.pt") if "disk" in method.needs else None
-        train(
-            network,
-            method,
-            inputs_of(path, N),
-            observed,
-            inputs_of(path, 4, seed=9),
-            lambda _: 0.0,
-            tiny.training(batch_size=BATCH, epochs=EPOCHS, optimizer="adam"),
-            lr=0.01,
-            seed=3,
-            device=torch.device("cpu"),
-            name=name,
-            checkpoint=checkpoint,
-        )
+        plan = tiny.plan(tiny.training(batch_size=BATCH, epochs=EPOCHS, optimizer="adam"), 0.01, seed=3, name=name)
+        data = Data(inputs_of(path, N), observed, inputs_of(path, 4, seed=9), lambda _: 0.0)
+        Trainer(network, method, data, plan, checkpoint).fit()
         if checkpoint:
-            checkpoint.discard()
+            checkpoint.delete()
     return steps
 
 
