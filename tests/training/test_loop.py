@@ -42,7 +42,7 @@ def run(network: Network, method: AssumeNegative | Any, images: Inputs, **option
     validation = tiny.features(5, seed=9) if network.backbone is None else tiny.images(5, seed=9)
     data = Data(images, observed, options.pop("validation", validation), options.pop("score", by_logits))
     resume = {name: options.pop(name, None) for name in ("checkpoint", "inherited")}
-    plan = tiny.plan(settings, **{"name": "linear_init digits-an-0"} | options)
+    plan = tiny.plan(settings, name="linear_init digits-an-0", **options)
     return Trainer(network, method, data, plan, **resume).fit()
 
 
