@@ -21,11 +21,11 @@ from tqdm import tqdm
 from pipeline.config import profiles
 from pipeline.config.params import Params, read_params
 from pipeline.core.errors import ConfigError, SourceError
-from pipeline.core.faults import FaultyData, number, printable, some
+from pipeline.core.faults import FaultyData, pluralize, preview, to_printable
 from pipeline.data import published
 from pipeline.data.images import ImageError, decode_noting
 from pipeline.data.packing import ODD, oddities
-from pipeline.data.raw import Pictures, partial, pictures, raw_folder
+from pipeline.data.raw import Pictures, find_root, list_pictures, warn_partial_labels
 from pipeline.labels.table import SPLITS, Dataset, Table
 from pipeline.sources import base
 
@@ -66,14 +66,14 @@ def check(root: Path, dataset: str, raw: str | None = None, *, progress: bool = 
     on_disk: dict[str, Path] = {}
     try:
         if isinstance(settings, Pictures):
-            folder = raw_folder(settings, root)
-            on_disk = {file: folder / file for file in pictures(folder)}
+            folder = find_root(settings, root)
+            on_disk = {file: folder / file for file in list_pictures(folder)}
         data = _read(source, settings, root)
     except SourceError as error:
-        told = error.every if isinstance(error, FaultyData) else str(error).splitlines()
-        faults += map(printable, told)
+        told = error.lines if isinstance(error, FaultyData) else str(error).splitlines()
+        faults += map(to_printable, told)
         files = list(on_disk.values())
-        looks = _looks([printable(file) for file in on_disk], lambda row: files[row], progress)
+        looks = _looks([to_printable(file) for file in on_disk], lambda row: files[row], progress)
         faults += [str(look) for look in looks if isinstance(look, ImageError)]
         report["not_checked"] = "counts and equal pictures were not checked, since the lists cannot be read"
         return report
@@ -101,12 +101,12 @@ def check(root: Path, dataset: str, raw: str | None = None, *, progress: bool = 
         "warnings": [
             *differs,
             *data.report.get("warnings", []),
-            *partial(table),
+            *warn_partial_labels(table),
             *_warnings(table, notes, groups),
         ],
         "notes": dict(sorted(notes.items())),
         "equal_pictures": groups,
-        "in_no_row": [printable(file) for file, path in on_disk.items() if str(path) not in used],
+        "in_no_row": [to_printable(file) for file, path in on_disk.items() if str(path) not in used],
         "statistics": [asdict(row) for row in published.statistics(name, table)],
         "papers": [asdict(verdict) for verdict in published.verdicts(name, settings, table)],
     }
@@ -241,16 +241,16 @@ def _warnings(table: Table, notes: dict[str, list[str]], groups: list[dict[str, 
         if not len(truth):
             continue
         if absent := [table.classes[column] for column in np.flatnonzero(~truth.any(axis=0))]:
-            warnings.append(f"{name}: no positive of {some(absent)}")
+            warnings.append(f"{name}: no positive of {preview(absent)}")
         if bare := int((~truth.any(axis=1)).sum()):
-            warnings.append(f"{name}: {number(bare, 'image')} without a positive label")
+            warnings.append(f"{name}: {pluralize(bare, 'image')} without a positive label")
     if across := sum(group["across_splits"] for group in groups):
-        warnings.append(f"{number(across, 'group')} of equal pictures across splits: what is tested was seen before")
+        warnings.append(f"{pluralize(across, 'group')} of equal pictures across splits: what is tested was seen before")
     if differ := sum(bool(group["differing_classes"]) for group in groups):
-        warnings.append(f"{number(differ, 'group')} of equal pictures with different labels")
+        warnings.append(f"{pluralize(differ, 'group')} of equal pictures with different labels")
     for note, words in ODD.items():
         if found := notes.get(note):
-            warnings.append(f"{number(len(found), 'picture')} {words}: {', '.join(found)}")
+            warnings.append(f"{pluralize(len(found), 'picture')} {words}: {', '.join(found)}")
     return warnings
 
 
@@ -280,8 +280,8 @@ def told(report: dict[str, Any], strict: bool) -> Iterator[str]:
     """
     faults, warnings, groups = report["faults"], report["warnings"], report["equal_pictures"]
     images, classes = (
-        number(report["images"], "image"),
-        number(report["classes"], "class", "classes"),
+        pluralize(report["images"], "image"),
+        pluralize(report["classes"], "class", "classes"),
     )
     folder = report["read"].get("folder")
     where = f" in {folder}" if folder else ""
@@ -292,7 +292,7 @@ def told(report: dict[str, Any], strict: bool) -> Iterator[str]:
     )
     yield from _section(f"Faults ({len(faults)})", faults)
     yield from _section(f"Warnings ({len(warnings)})", warnings)
-    yield from _section(f"Equal pictures ({number(len(groups), 'group')})", map(_told_group, groups))
+    yield from _section(f"Equal pictures ({pluralize(len(groups), 'group')})", map(_told_group, groups))
     notes = report["notes"] | ({"in no row of the table": report["in_no_row"]} if report["in_no_row"] else {})
     yield from _section("Pictures", (f"{note}: {len(names)}, such as {names[0]}" for note, names in notes.items()))
     if rows := report["statistics"]:
@@ -311,7 +311,7 @@ def told(report: dict[str, Any], strict: bool) -> Iterator[str]:
         yield from _section("Comparable", ["nothing is published on this dataset to compare with"])
     yield from _section("Not checked", [report["not_checked"]] if report["not_checked"] else [])
     yield ""
-    count = f"{number(len(faults), 'fault')}, {number(len(warnings), 'warning')}"
+    count = f"{pluralize(len(faults), 'fault')}, {pluralize(len(warnings), 'warning')}"
     yield f"{report['dataset']}: {count}: {'clean' if clean(report, strict) else 'not clean'}"
 
 

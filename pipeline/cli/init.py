@@ -17,7 +17,7 @@ from ruamel.yaml import YAML, YAMLError
 from pipeline.config.params import PUBLISHED
 from pipeline.core import text
 from pipeline.core.errors import ConfigError, SourceError
-from pipeline.core.faults import Faults, number, some
+from pipeline.core.faults import Faults, pluralize, preview
 from pipeline.core.strict import NAME
 from pipeline.data import raw
 from pipeline.data.own_data import NO_CLASS, SEPARATORS, WORDS, separates
@@ -64,9 +64,9 @@ def find(place: Path, exhaustive: bool) -> dict[str, Any]:
         raise ConfigError(f"{place}: no such folder or file")
     if place.is_file() and place.suffix.lower() not in FILES:
         raise ConfigError(f"{place}: not a file of labels ({', '.join(FILES)})")
-    pictures = raw.pictures(folder)
+    pictures = raw.list_pictures(folder)
     if not pictures:
-        other = f"; not read: {some(unread)}" if (unread := raw.unread(folder)) else ""
+        other = f"; not read: {preview(unread)}" if (unread := raw.list_pictures(folder, raw.UNREAD)) else ""
         raise ConfigError(f"{folder}: holds no picture ({', '.join(raw.ENDINGS)}){other}")
     files = sorted(path for path in folder.glob("[!.]*") if path.suffix.lower() in FILES and path.is_file())
     files = [place] if place.is_file() else files
@@ -83,7 +83,7 @@ def find(place: Path, exhaustive: bool) -> dict[str, Any]:
         return {"source": "json", **_keys(files[0]), "exhaustive": exhaustive, **common}
     tops = {picture.split("/")[0] for picture in pictures if "/" in picture}
     if not tops:
-        found = number(len(pictures), "picture")
+        found = pluralize(len(pictures), "picture")
         raise ConfigError(f"{folder}: {found}, but neither class folders nor a .csv or .json of labels")
     if exhaustive:
         raise ConfigError(f"{folder}: a folder for each class gives one label an image, which is not exhaustive")
@@ -133,14 +133,14 @@ def told(block: dict[str, Any], data: Dataset) -> tuple[list[str], list[str]]:
     table, report = data.table, data.report
     said = {key: value for key, value in {**block, **block.get("labels", {})}.items() if key in READ and value}
     support, labels = table.truth.sum(axis=0), table.truth.sum(axis=1)
-    classes = some([f"{label} ({count})" for label, count in zip(table.classes, support, strict=True)])
+    classes = preview([f"{label} ({count})" for label, count in zip(table.classes, support, strict=True)])
     bare, absent, drawn = report["without_positive"], report["cells"]["absent"], report["split"]["drawn"]
     lines = [", ".join(f"{key}: {value!r}" for key, value in said.items())] if said else []
     for what in ("columns", "keys"):
         if ignored := report.get(f"{what}_not_read"):
-            lines.append(f"{what} not read: {some(ignored)}")
-    images = number(len(labels), "image")
-    lines.append(f"{images}; {number(len(support), 'class', 'classes')}: {classes}")
+            lines.append(f"{what} not read: {preview(ignored)}")
+    images = pluralize(len(labels), "image")
+    lines.append(f"{images}; {pluralize(len(support), 'class', 'classes')}: {classes}")
     many = f"{labels.min()} to {labels.max()}, {labels.mean():.2f} on average"
     lines.append(f"labels an image: {many if labels.min() < labels.max() else labels[0]}")
     if bare["count"]:
@@ -150,7 +150,7 @@ def told(block: dict[str, Any], data: Dataset) -> tuple[list[str], list[str]]:
     if copies := report.get("same_name", {}).get("of_equal_size"):
         lie = "lies" if copies == 1 else "lie"
         lines.append(
-            f"{number(copies, 'file name')} {lie} in several class folders, with files of equal size; if "
+            f"{pluralize(copies, 'file name')} {lie} in several class folders, with files of equal size; if "
             "each is one photo: same_name: merge"
         )
     lines.append(f"splits: {_counts(table)}" + (f"; drawn: {' and '.join(drawn)}" if drawn else ""))
@@ -164,11 +164,11 @@ def told(block: dict[str, Any], data: Dataset) -> tuple[list[str], list[str]]:
     for split in SPLITS:
         counts = table.truth[table.rows(split)].sum(axis=0)
         if lacks := [label for label, count in zip(table.classes, counts, strict=True) if not count]:
-            warnings.append(f"{split} has no image of {some(lacks)}")
+            warnings.append(f"{split} has no image of {preview(lacks)}")
     left = report["pictures_in_no_row"]
     if left["count"] and block["source"] != "folder":
         are = "is" if left["count"] == 1 else "are"
-        warnings.append(f"{number(left['count'], 'picture')} {are} in no row: {_first(left)}")
+        warnings.append(f"{pluralize(left['count'], 'picture')} {are} in no row: {_first(left)}")
     return lines, warnings
 
 
@@ -286,7 +286,7 @@ def _columns(file: Path, exhaustive: bool) -> dict[str, Any]:
         ConfigError: No column names pictures, or it is not clear which hold labels.
     """
     delimiter = _delimiter(file)
-    header, lines = tables.table(file, tables.DELIMITERS[delimiter])
+    header, lines = tables.read_table(file, tables.DELIMITERS[delimiter])
     rows = [fields for _, fields in lines]
     if not rows:
         raise ConfigError(f"{file.name}: no image in it")
@@ -313,7 +313,7 @@ def _columns(file: Path, exhaustive: bool) -> dict[str, Any]:
         advice = "Delete the columns that are none of these"
         if len(called) == 1 and marks:
             advice = (
-                f"Either {called[0]} holds label names, or each of these is a class: {some(marks)}. Delete "
+                f"Either {called[0]} holds label names, or each of these is a class: {preview(marks)}. Delete "
                 "the columns of the other reading (a split is written as train, val or test)"
             )
         elif "labels" not in called:
@@ -321,7 +321,7 @@ def _columns(file: Path, exhaustive: bool) -> dict[str, Any]:
         raise ConfigError(
             f"{file.name}: expected are one column of picture files, at most one of train, val and test, and one of "
             "label names or one of 1, 0, -1 and nothing for each class. Found: "
-            + "; ".join(f"{what} in {some(names) or 'none'}" for what, names in found.items())
+            + "; ".join(f"{what} in {preview(names) or 'none'}" for what, names in found.items())
             + f". {advice}, or write a profile, which names the columns"
         )
     if len(rest) == 1 and not cells:
@@ -354,7 +354,7 @@ def _keys(file: Path) -> dict[str, Any]:
         ConfigError: It is not clear which key holds what.
     """
     faults = Faults(file.name)  # the source tells them, with all others
-    rows = [entry for _, entry in objects.entries(file, faults) if isinstance(entry, dict)]
+    rows = [entry for _, entry in objects.read_entries(file, faults) if isinstance(entry, dict)]
     if not rows:
         raise ConfigError(f"{file.name}: no object in it, such as one with the path of a picture and its labels")
     keys = list(dict.fromkeys(key for row in rows for key in row))
@@ -375,7 +375,7 @@ def _keys(file: Path) -> dict[str, Any]:
         raise ConfigError(
             f"{file.name}: expected are one key of picture files, at most one of train, val and test, and one of lists "
             "of label names, or of one name. Found: "
-            + "; ".join(f"{what} under {some(names) or 'none'}" for what, names in found.items())
+            + "; ".join(f"{what} under {preview(names) or 'none'}" for what, names in found.items())
             + ". Delete the keys that are none of these, or write a profile, which names the keys"
         )
     return {

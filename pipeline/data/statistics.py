@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.core.faults import number
+from pipeline.core.faults import pluralize
 from pipeline.data.packing import ODD, Packed
-from pipeline.data.raw import partial
+from pipeline.data.raw import warn_partial_labels
 from pipeline.labels.table import SPLITS, Dataset, Table
 
 SHOWN = 20
@@ -55,11 +55,11 @@ def summarize_dataset(data: Dataset, packed: Packed, published: bool) -> dict[st
         "duplicates": duplicates,
         "warnings": [
             *data.report.get("warnings", []),
-            *partial(table),
+            *warn_partial_labels(table),
             *_label_warnings(table.classes, support, splits),
             *_unusable_warnings(len(packed.unusable), published),
             *_duplicate_warnings(table, duplicates, packed.duplicates),
-            *(f"{number(len(packed.notes[note]), 'picture')} {words}" for note, words in ODD.items()
+            *(f"{pluralize(len(packed.notes[note]), 'picture')} {words}" for note, words in ODD.items()
               if packed.notes.get(note)),
         ],
     }  # fmt: skip
@@ -110,7 +110,7 @@ def _label_warnings(
             names = ", ".join(absent)
             warnings.append(f"{split} has no positive of {names}: their average precision is undefined there")
         if bare := splits[split]["without_positive"]:
-            warnings.append(f"{split}: {number(bare, 'image')} without a positive label")
+            warnings.append(f"{split}: {pluralize(bare, 'image')} without a positive label")
     return warnings
 
 
@@ -118,15 +118,15 @@ def _unusable_warnings(count: int, published: bool) -> list[str]:
     if not count:
         return []
     others = "; a published draw of labels is that of the whole list, so these labels are others" if published else ""
-    return [f"{number(count, 'image')} left out, since files cannot be used{others}"]
+    return [f"{pluralize(count, 'image')} left out, since files cannot be used{others}"]
 
 
 def _duplicate_warnings(table: Table, duplicates: dict[str, Any], groups: list[list[int]]) -> list[str]:
     warnings = []
     if count := duplicates["across_splits"]:
-        warnings.append(f"{number(count, 'group')} of equal pictures across splits: test is not unseen")
+        warnings.append(f"{pluralize(count, 'group')} of equal pictures across splits: test is not unseen")
     if count := duplicates["with_different_labels"]:
-        warnings.append(f"{number(count, 'group')} of equal pictures with different labels")
+        warnings.append(f"{pluralize(count, 'group')} of equal pictures with different labels")
     many = sorted((group for group in groups if len(group) >= MANY), key=len, reverse=True)
     for group in many[:SHOWN]:
         first = table.paths[group[0]]

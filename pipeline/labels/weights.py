@@ -143,7 +143,7 @@ def read_weights(file: Path, table: Table, probabilities: bool = False) -> np.nd
     weights = np.where(table.truth == 1, np.nan_to_num(weights), 0.0)
     if not faults and not weights[table.official == 0].any():
         faults.add("weights of all present labels of training images are 0", "none would stay known")
-    faults.stop()
+    faults.raise_if_any()
     return weights
 
 
