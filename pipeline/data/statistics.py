@@ -4,13 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.core.faults import pluralize
+from pipeline.core.faults import SHOWN, pluralize
 from pipeline.data.packing import ODD, Packed
 from pipeline.data.raw import warn_partial_labels
 from pipeline.labels.table import SPLITS, Dataset, Table
 
-SHOWN = 20
-"""Of many images, this many are named."""
 FEW = 10
 """Positives; below this a class's average precision says little."""
 MANY = 10

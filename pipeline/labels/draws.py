@@ -17,6 +17,7 @@ import numpy as np
 
 from pipeline.core import seeds
 from pipeline.core.errors import ConfigError, SourceError
+from pipeline.core.faults import SHOWN
 from pipeline.labels import recipe
 from pipeline.labels.chances import SNAP, chances, share_chances
 from pipeline.labels.settings import KeptByTable, KeptCount, KeptShare, Simulate
@@ -25,8 +26,6 @@ from pipeline.labels.weights import bias_weights
 
 PARTS = ("official_train", "official_test")
 """Names of the official parts; their positions are the numbers of `Table.official`."""
-SHOWN = 20
-"""Of many images, this many are named."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from pipeline.core.errors import ConfigError, SourceError
 from pipeline.core.faults import Faults
-from pipeline.core.text import delimited, read_text, relative_path
+from pipeline.core.text import read_rows, read_text, relative_path
 from pipeline.labels.settings import Simulate
 from pipeline.labels.table import Objects, Table
 
@@ -154,7 +154,7 @@ def _read_header(file: Path) -> tuple[Iterator[tuple[int, list[str]]], list[str]
         SourceError: The file is missing or has another header.
     """
     first = read_text(file).lstrip().partition("\n")[0]
-    lines = delimited(file, max(",;\t", key=first.count))
+    lines = read_rows(file, max(",;\t", key=first.count))
     _, header = next(lines, (0, []))
     if header not in (["class", "weight"], ["image", "class", "weight"]):
         expected = "expected class, weight or image, class, weight"

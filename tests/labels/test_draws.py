@@ -102,6 +102,15 @@ def test_positives_and_negatives_are_drawn_from_streams_of_their_own():
         assert np.array_equal(observed == value, labels & (chances < 0.5))
 
 
+def test_draws_and_seeds_matter_only_to_their_protocol():
+    prepared = table(np.random.default_rng(9).integers(0, 2, (60, 6)))
+    for protocol, counts, ignored in (("seeded", "draw", "seed"), ("literature", "seed", "draw")):
+        first, second, third = (
+            drawn(prepared, protocol=protocol, **change).observed for change in ({}, {ignored: 7}, {counts: 7})
+        )
+        assert np.array_equal(first, second) and not np.array_equal(first, third)
+
+
 def test_negatives_do_not_move_the_positives():
     truth = np.random.default_rng(7).integers(0, 2, (60, 6))
     for positives in ({"kind": "count", "value": 1}, {"kind": "count", "value": 2}, {"kind": "share", "value": 0.5}):

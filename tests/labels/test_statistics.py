@@ -124,7 +124,7 @@ def test_a_biased_draw_is_compared_with_an_unbiased_one():
     )
 
 
-# ---------------------------------------------------------------------------------------------- labels as they are given
+# ---------------------------------------------------------------------------------------------- labels as given
 def partial() -> Table:
     truth = np.zeros((N, C), np.int8)
     truth[np.arange(N), np.arange(N) % C] = 1
@@ -162,8 +162,8 @@ def test_a_protocol_that_does_not_suit_the_labels_is_refused(protocol, exhaustiv
         (
             {"negatives": {"kind": "count", "value": 1}, "bias": {"kind": "size", "power": 1.0}},
             (0, None),
-            "labels, and 1 of its absent ones as known absences; everything else becomes unknown. A positive is kept in "
-            "proportion to the size of its largest box, to the power 1.",
+            "labels, and 1 of its absent ones as known absences; everything else becomes unknown. A positive is kept "
+            "in proportion to the size of its largest box, to the power 1.",
         ),
         ({"negatives": {"kind": "share", "value": 0.5}}, (0, None), ", and 50% of all absent ones as known absences;"),
     ],

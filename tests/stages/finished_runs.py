@@ -19,14 +19,15 @@ EPOCHS, CHOSEN = 3, 2
 
 def write_params(root: Path, repository: Path, **sections: Any) -> None:
     """Write the repository's params.yaml with other values in some sections."""
-    content = {**_shipped(repository), **sections}
+    content = {**shipped(repository), **sections}
     root.mkdir(parents=True, exist_ok=True)
     with open(root / "params.yaml", "w") as file:
         YAML(typ="safe", pure=True).dump(content, file)
 
 
 @cache
-def _shipped(repository: Path) -> dict[str, Any]:
+def shipped(repository: Path) -> dict[str, Any]:
+    """Return the content of the repository's params.yaml."""
     return YAML(typ="safe", pure=True).load((repository / "params.yaml").read_text())
 
 

@@ -86,7 +86,9 @@ def test_the_summary_tells_what_a_biased_draw_did(project):
     truth[::2, 3:] = 0
     area = np.where(truth == 1, np.array([0.5, 0.4, 0.05, 0.04, 0.01]), 0).astype(np.float32)
     objects = Objects(area, np.where(truth == 1, 0.25, 0).astype(np.float32))
-    root = project(table(truth), objects, bias={"kind": "size", "power": 1.0}, positives={"kind": "share", "value": 0.1})
+    root = project(
+        table(truth), objects, bias={"kind": "size", "power": 1.0}, positives={"kind": "share", "value": 0.1}
+    )
     observed, report, summary = run(root)
     assert report["positives"] == {"kind": "share", "value": 0.1} and report["bias"] == {"kind": "size", "power": 1.0}
     lost = int((~(observed["single"] == 1).any(axis=1)).sum())
