@@ -6,7 +6,8 @@ from pipeline.config.runs import read_run
 from pipeline.core import files
 from pipeline.core.errors import FileError
 from pipeline.networks.network import Network
-from pipeline.training.run import execute, image_inputs
+from pipeline.training.execute import execute
+from pipeline.training.run import Start, image_inputs, image_reads
 from stages import entry
 
 
@@ -27,22 +28,16 @@ def lac(root: Path, dataset: str, method: str, seed: int, first: str, variant: s
     run = read_run(root, "lac", dataset, method, seed, variant)
     weights = root / "runs" / "end_to_end" / f"{dataset}-{first}-{seed}" / "weights.pt"
     content = files.read_torch(weights)
-    asked = run.settings.head.model_dump()
-    if content["architecture"]["head"] != asked:
-        found = content["architecture"]["head"]
-        raise FileError(f"{weights}: its head is {found}, lac.head asks for {asked}")
+    head, wanted = content["architecture"]["head"], run.settings.head.model_dump()
+    if head != wanted:
+        raise FileError(f"{weights}: its head is {head}, lac.head asks for {wanted}")
 
-    def make() -> Network:
+    def make_network() -> Network:
         network = Network(content["architecture"])
         network.load_state_dict(content["state"])
         return network
 
-    reads = [
-        weights,
-        root / "data" / "prepare" / dataset / "images.h5",
-        root / "data" / "simulate" / dataset / "observed.h5",
-    ]
-    execute(run, make, lambda network: image_inputs(run, network), reads)
+    execute(run, Start(make_network, lambda network: image_inputs(run, network), image_reads(run, weights)))
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def parser() -> argparse.ArgumentParser:
     )
     form = verb.add_mutually_exclusive_group()
     form.add_argument("--plain", action="store_true", help="aligned columns for a terminal instead of Markdown")
-    form.add_argument("--write", metavar="FILE", type=Path, help="put the table in place of the one that FILE holds")
+    form.add_argument("--write", metavar="FILE", type=Path, help="put the table between the marks of FILE")
     verb = verbs.add_parser(
         "scratch",
         help="list or delete what interrupted runs left",
@@ -161,7 +161,7 @@ def _methods(options: argparse.Namespace) -> Iterator[str]:
     except (OSError, UnicodeDecodeError) as error:
         raise FileError(f"{options.write}: {error}") from error
     try:
-        files.write_text(options.write, methods.replaced(text, methods.markdown(rows)))
+        files.write_text(options.write, methods.replaced(text, methods.markdown(rows, options.write.parent)))
     except ConfigError as error:
         raise ConfigError(f"{options.write}: {error}") from error
     yield f"{options.write}: {len(rows)} methods"

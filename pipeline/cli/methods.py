@@ -4,9 +4,11 @@ A docstring's first line is ``NAME: idea.`` with an idea of at most six words; i
 and ends with the line ``Authors' code:``.
 """
 
+import os
 import re
 import sys
 from dataclasses import astuple, dataclass
+from pathlib import Path
 
 from pipeline.core.errors import ConfigError
 from pipeline.methods.shared import base
@@ -14,6 +16,8 @@ from pipeline.methods.shared.base import Method
 from pipeline.networks.settings import HEAD_GIVES
 
 COLUMNS = ("name", "year", "idea", "needs", "knows the label density", "file")
+MARKS = ("<!-- methods -->", "<!-- /methods -->")
+"""Lines of a page that the table stands between."""
 WORDS = 6
 """Words of an idea, at most."""
 
@@ -32,7 +36,6 @@ _NEEDS: dict[str, str | None] = {
     "expected_positives": "",  # has a column of its own
 }
 _NOTHING = "one label"
-_HEADER = f"| {' | '.join(COLUMNS)} |"
 _CODE = "Authors' code:"
 
 
@@ -111,11 +114,19 @@ def entries() -> list[Entry]:
     return [row for *_, row in sorted(rows, key=lambda item: item[:3])]
 
 
-def markdown(rows: list[Entry]) -> list[str]:
-    """Return the table of README, line by line."""
-    lines = [_HEADER, f"| {' | '.join('---' for _ in COLUMNS)} |"]
+def markdown(rows: list[Entry], folder: Path = Path()) -> list[str]:
+    """Return the table in Markdown.
+
+    Args:
+        rows: The rows.
+        folder: Folder of the page, from the project root; links to the methods' files start there.
+
+    Returns:
+        Its lines.
+    """
+    lines = [f"| {' | '.join(COLUMNS)} |", f"| {' | '.join('---' for _ in COLUMNS)} |"]
     for row in rows:
-        link = f"[{row.name}.py]({row.file})"
+        link = f"[{row.name}.py]({Path(os.path.relpath(row.file, folder)).as_posix()})"
         cells = [f"`{row.name}`", str(row.year), row.idea, row.needs, _yes(row.density), link]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
@@ -133,22 +144,21 @@ def _yes(value: bool) -> str:
 
 
 def replaced(text: str, table: list[str]) -> str:
-    """Put the table where a text has an earlier one.
+    """Put the table between the marks of a text.
 
     Args:
-        text: A Markdown text that holds a table with this header.
+        text: A Markdown text with the lines ``<!-- methods -->`` and ``<!-- /methods -->``.
         table: The lines of ``markdown``.
 
     Returns:
-        The text with the new table.
+        The text with the table in place of what stood between them.
 
     Raises:
-        ConfigError: The text has no such table.
+        ConfigError: The text has no such lines.
     """
-    lines = text.split("\n")
-    if _HEADER not in lines:
-        raise ConfigError(f"no table of methods to replace: no line is {_HEADER!r}")
-    start = end = lines.index(_HEADER)
-    while end < len(lines) and lines[end].startswith("|"):
-        end += 1
-    return "\n".join([*lines[:start], *table, *lines[end:]])
+    start, end = MARKS
+    before, found, rest = text.partition(f"{start}\n")
+    _, closed, after = rest.partition(end)
+    if not (found and closed):
+        raise ConfigError(f"no lines {start} and {end} to put the table of methods between")
+    return "\n".join([before + start, *table, end + after])

@@ -8,7 +8,7 @@ from pipeline.training.run import Run
 
 
 def read_run(root: Path, stage: str, dataset: str, method: str, seed: int, variant: str | None) -> Run:
-    """Resolve a run from params.yaml and read the dataset's table.
+    """Return a run as params.yaml has it, with the dataset's table.
 
     Args:
         root: Project root.
@@ -25,7 +25,17 @@ def read_run(root: Path, stage: str, dataset: str, method: str, seed: int, varia
         ConfigError: The run's settings are not valid; the key is named.
     """
     params = read_params(root / "params.yaml")
-    settings, own = params.run(stage, dataset, method, variant)
-    table = read_table(root / "data" / "prepare" / dataset / "table.h5")
-    key = variant or f"{dataset}-{method}-{seed}"
-    return Run(root, stage, dataset, method, seed, key, settings, own, params.density(dataset), table)
+    settings, method_settings = params.run(stage, dataset, method, variant)
+    return Run(
+        root,
+        stage,
+        dataset,
+        method,
+        seed,
+        key=variant or f"{dataset}-{method}-{seed}",
+        settings=settings,
+        method_settings=method_settings,
+        expected_positives=params.density(dataset),
+        start=params.variants.finetune[variant].start if variant and stage == "finetune" else method,
+        table=read_table(root / "data" / "prepare" / dataset / "table.h5"),
+    )

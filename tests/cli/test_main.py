@@ -252,12 +252,12 @@ def test_methods_are_listed_as_markdown_or_plain(capsys: pytest.CaptureFixture[s
 def test_methods_are_written_into_a_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["methods"]) == 0
     table = capsys.readouterr().out
-    Path("page.md").write_text(f"before\n\n{table.splitlines()[0]}\n| old |\n\nafter\n")
+    Path("page.md").write_text("before\n<!-- methods -->\n| old |\n<!-- /methods -->\nafter\n")
     assert main.main(["methods", "--write", "page.md"]) == 0
-    assert Path("page.md").read_text() == f"before\n\n{table}\nafter\n"
+    assert Path("page.md").read_text() == f"before\n<!-- methods -->\n{table}<!-- /methods -->\nafter\n"
     Path("empty.md").write_text("nothing\n")
     capsys.readouterr()
-    for name, words in (("empty.md", "empty.md: no table of methods"), ("gone.md", "gone.md: ")):
+    for name, words in (("empty.md", "empty.md: no lines <!-- methods -->"), ("gone.md", "gone.md: ")):
         assert main.main(["methods", "--write", name]) == 1
         assert words in capsys.readouterr().err
 
@@ -281,7 +281,7 @@ def test_what_interrupted_runs_left_is_listed_and_cleared(
     for each in made:
         (each.folder / "heat").write_bytes(os.urandom(2 << 20))
     for each in made[:2]:
-        each._lock.close()  # as the system does when a process ends
+        each.close()  # as the system does when a process ends
     for _ in range(2):
         first, *rest = told()
         assert first == ".pipeline/checkpoints: 1 interrupted run" and len(rest) == 1

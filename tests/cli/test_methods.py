@@ -71,12 +71,11 @@ def test_oracles_stand_last_and_the_rest_by_year_then_name(rows: dict[str, Entry
     assert others == sorted(others, key=lambda row: (row.year, row.name))
 
 
-def test_readme_holds_the_table(repository: Path) -> None:
-    lines = (repository / "README.md").read_text(encoding="utf-8").split("\n")
-    table = methods.markdown(methods.entries())
-    start = lines.index(table[0])
-    end = next(place for place in range(start, len(lines)) if not lines[place].startswith("|"))
-    assert lines[start:end] == table, "run `spml methods --write README.md`"
+def test_the_page_of_methods_holds_the_table(repository: Path) -> None:
+    text = (repository / "docs/methods.md").read_text(encoding="utf-8")
+    table = methods.markdown(methods.entries(), Path("docs"))
+    assert methods.replaced(text, table) == text, "run `spml methods --write docs/methods.md`"
+    assert "| [an.py](../pipeline/methods/an.py) |" in text
 
 
 def test_the_year_is_the_last_of_the_source_and_no_address_is_a_year() -> None:
@@ -122,10 +121,9 @@ def test_every_need_and_every_label_set_has_words() -> None:
 def test_a_table_replaces_the_earlier_one_and_nothing_else() -> None:
     rows = [Entry("a", 2021, "an idea", "one label", True, "pipeline/methods/a.py")]
     table = methods.markdown(rows)
-    text = "\n".join(["# Title", "| other | table |", "", table[0], "| --- |", "| old |", "| older |", "", "after", ""])
-    assert methods.replaced(text, table) == "\n".join(
-        ["# Title", "| other | table |", "", table[0], table[1],
-         "| `a` | 2021 | an idea | one label | yes | [a.py](pipeline/methods/a.py) |", "", "after", ""]
-    )  # fmt: skip
-    with pytest.raises(ConfigError, match="no table of methods"):
-        methods.replaced("# Title\n", table)
+    text = "# Title\n| other | table |\n\n<!-- methods -->\n| old |\n| older |\n<!-- /methods -->\nafter\n"
+    row = "| `a` | 2021 | an idea | one label | yes | [a.py](pipeline/methods/a.py) |"
+    assert methods.replaced(text, table) == text.replace("| old |\n| older |", f"{table[0]}\n{table[1]}\n{row}")
+    for text in ("# Title\n", "<!-- methods -->\n", "<!-- /methods -->\n<!-- methods -->\n"):
+        with pytest.raises(ConfigError, match="no lines <!-- methods -->"):
+            methods.replaced(text, table)

@@ -141,14 +141,14 @@ def make(
 
 def outputs(method: Method, logits: Tensor, seed: int = 0, requires_grad: bool = True, scale: float = 1.0) -> Outputs:
     """What a network would answer: the given logits of the method's views, and all that it needs, as leaves."""
-    views, rows = len(method.views), logits.shape[1]
+    views, (rows, classes) = len(method.views), logits.shape[1:]
 
     def leaf(*shape: int) -> Tensor:
         values = scale * torch.randn(views, rows, *shape, generator=generator(seed), dtype=torch.float64)
         return values.to(logits.dtype)
 
     given: dict[str, Tensor] = {"logits": logits[:views].clone()}
-    shapes = {"features": (D,), "embeddings": (C, E), "maps": (C, 2, 2), "posterior": (C, 2, E)}
+    shapes = {"features": (D,), "embeddings": (classes, E), "maps": (classes, 2, 2), "posterior": (classes, 2, E)}
     for name, shape in shapes.items():
         if name in method.needs:
             given[name] = leaf(*shape)

@@ -6,18 +6,17 @@ import pytest
 import torch
 from ruamel.yaml import YAML
 
-from pipeline.audits.landscape import LandscapeError
 from pipeline.config.params import read_params
 from pipeline.core import files, hdf5, seeds
-from pipeline.core.errors import FileError
+from pipeline.core.errors import FileError, LandscapeError
 from pipeline.methods.an import AssumeNegative
 from pipeline.methods.an import Settings as AnSettings
 from pipeline.methods.shared import base
-from pipeline.methods.shared.problem import Problem
+from pipeline.methods.shared.problem import Problem, describe
 from pipeline.networks.interface import Outputs
 from pipeline.networks.network import Network
-from pipeline.training.run import problem
-from stages.landscape import landscape, own_loss, sample
+from pipeline.training.landscape import make_loss, sample_images
+from stages.landscape import landscape
 from tests.stages import finished_runs as finished
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.25)
@@ -46,7 +45,7 @@ class Project:
 
     def method(self, name: str) -> base.Method:
         labels = self.observed[base.load(name).labels][self.table.rows("train")]
-        known = problem(self.params, "digits", self.table.classes, labels, 8)
+        known = describe(self.table.classes, labels, self.params.density("digits"), 8)
         return base.build(name, self.params.method(name, "digits"), known).eval()
 
     def train(self, method: base.Method, name: str, seed: int, head: dict[str, Any] | None = None) -> Network:
@@ -216,7 +215,7 @@ def test_a_method_of_two_views_gets_the_picture_twice_and_forgets_nothing(tmp_pa
     project = Project(tmp_path, repository)
     method = project.method("lac")
     network = project.train(method, "lac", seed=4, head=EMBEDDING)
-    index = sample(finished.TRAIN, 9, 123, "digits")
+    index = sample_images(finished.TRAIN, 9, 123, "digits")
     method.train()
     project.loss(network, method, np.arange(5))  # fills the queue
     method.eval()
@@ -243,7 +242,7 @@ def test_every_view_is_the_whole_image_and_only_weights_are_handed_on():
     seen: list[Outputs] = []
     observed, logits = torch.zeros(3, 2, dtype=torch.int8), torch.randn(3, 2)
     problem = Problem(5, ("a", "b"), torch.tensor([0, 0]), None)
-    loss = own_loss(Probe(AnSettings(floor=0.0), problem).eval(), observed, torch.tensor([4, 0, 2]), ["head.weight"])
+    loss = make_loss(Probe(AnSettings(floor=0.0), problem).eval(), observed, torch.tensor([4, 0, 2]), ["head.weight"])
     maps, weight = torch.randn(3, 2, 4, 4), torch.randn(2, 7)
     others = {"head.bias": torch.zeros(2), "layer1.weight": torch.randn(3, 3)}
     value = loss({"logits": logits, "maps": maps}, {"head.weight": weight, **others})
@@ -320,11 +319,11 @@ def test_an_overflowing_loss_is_null_in_the_metrics(tmp_path: Path, repository: 
 
 
 def test_the_sample_is_fixed_and_never_larger_than_the_split():
-    chosen = sample(100, 10, 123, "digits")
+    chosen = sample_images(100, 10, 123, "digits")
     assert len(set(chosen.tolist())) == 10 and (np.diff(chosen) > 0).all() and chosen.dtype == np.int64
-    assert (chosen == sample(100, 10, 123, "digits")).all()
-    assert (chosen != sample(100, 10, 124, "digits")).any()
-    assert sample(4, 10, 123, "digits").tolist() == [0, 1, 2, 3]
+    assert (chosen == sample_images(100, 10, 123, "digits")).all()
+    assert (chosen != sample_images(100, 10, 124, "digits")).any()
+    assert sample_images(4, 10, 123, "digits").tolist() == [0, 1, 2, 3]
 
 
 def test_a_missing_run_is_an_error_that_names_it(tmp_path: Path, repository: Path):

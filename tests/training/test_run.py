@@ -11,6 +11,7 @@ import torch
 from ruamel.yaml import YAML
 from sklearn.metrics import average_precision_score
 
+from pipeline.config.runs import read_run
 from pipeline.core import hdf5
 from pipeline.core.errors import ConfigError, FileError, TrainingError
 from pipeline.core.files import read_json, read_torch, read_tsv, sha256, write_text, write_torch
@@ -18,8 +19,9 @@ from pipeline.core.resume import Checkpoint
 from pipeline.labels.table import Table, write_table
 from pipeline.methods.shared import base
 from pipeline.networks.network import restore
+from pipeline.training import execute as training
 from pipeline.training import inputs
-from pipeline.training import run as training
+from pipeline.training.loop import Data, Trainer
 from stages.end_to_end import end_to_end
 from stages.finetune import finetune
 from stages.lac import lac
@@ -126,7 +128,7 @@ def checkpoints(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Checkpoint]]:
 
 def release(made: list[Checkpoint]) -> None:
     for checkpoint in made:
-        checkpoint._lock.close()
+        checkpoint.close()
 
 
 # ---------------------------------------------------------------------------------------------- what a run stores
@@ -228,13 +230,12 @@ def test_a_method_is_given_its_label_set(
     project: Project, monkeypatch: pytest.MonkeyPatch, method: str, kind: str
 ) -> None:
     given = []
-    train = training.train
 
-    def seen(network: Any, method: Any, images: Any, observed: Any, *rest: Any, **options: Any) -> Any:
-        given.append((observed, method.problem))
-        return train(network, method, images, observed, *rest, **options)
+    def noting(network: Any, method: Any, data: Data, *rest: Any) -> Trainer:
+        given.append((data.observed, method.problem))
+        return Trainer(network, method, data, *rest)
 
-    monkeypatch.setattr(training, "train", seen)
+    monkeypatch.setattr(training, "Trainer", noting)
     linear_init(project.root, "digits", method, 0)
     expected = project.observed[kind][project.table.rows("train")]
     observed, problem = given[0]
@@ -532,7 +533,7 @@ def test_a_run_that_diverged_leaves_nothing_to_resume(project: Project) -> None:
 def test_the_code_of_a_run_is_what_the_graph_says(repository: Path) -> None:
     stages = YAML(typ="safe", pure=True).load((repository / "dvc.yaml").read_text())["stages"]
     for stage in ("linear_init", "finetune", "end_to_end", "lac"):
-        found = {path.relative_to(repository).as_posix() for path in training.code(stage, "em_apl")}
+        found = {path.relative_to(repository).as_posix() for path in training.source_files(stage, "em_apl")}
         declared = {str(dep).replace("${item.method}", "em_apl") for dep in stages[stage]["deps"]}
         folders = [repository / dep for dep in declared if (repository / dep).is_dir() and dep.startswith("pipeline")]
         files = {dep for dep in declared if dep.endswith(".py")}
@@ -548,7 +549,7 @@ def test_an_edit_of_another_methods_code_leaves_a_run_resumable(
     folder = tmp_path / "code"
     for package in ("pipeline", "stages"):
         shutil.copytree(project.repository / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(training, "__file__", str(folder / "pipeline" / "training" / "run.py"))
+    monkeypatch.setattr(training, "__file__", str(folder / "pipeline" / "training" / "execute.py"))
 
     def name() -> str:
         linear_init(project.root, "digits", "an", 0)
@@ -571,8 +572,8 @@ def test_an_edit_of_another_methods_code_leaves_a_run_resumable(
 def scorer(project: Project, select: str, **table: Any) -> Callable[[np.ndarray], float]:
     project.set("finetune", select=select)
     project.write_table(**table)
-    run = training.job(project.root, "finetune", "digits", "an", 0, None)
-    return training.scorer(run, project.observed["single"])
+    run = read_run(project.root, "finetune", "digits", "an", 0, None)
+    return training.make_scorer(run, project.observed["single"])
 
 
 def test_epochs_are_scored_by_full_or_by_observed_labels_of_val(project: Project) -> None:
@@ -749,7 +750,7 @@ def test_bad_input_is_named_and_earlier_outputs_stay(project: Project, fault: st
 
 
 def test_more_logits_than_a_run_may_keep(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "BUDGET", 2 * finished.TRAIN * 3 - 1)
+    monkeypatch.setattr(training, "MOST_LOGITS", 2 * finished.TRAIN * 3 - 1)
     with pytest.raises(ConfigError, match="linear_init.keep_epoch_logits: 2 epochs of 20 x 3 logits.*false for digits"):
         linear_init(project.root, "digits", "an", 0)
     project.set("linear_init", keep_epoch_logits=False)
