@@ -107,11 +107,11 @@ def check(root: Path, dataset: str, raw: str | None = None, *, progress: bool = 
         "notes": dict(sorted(notes.items())),
         "equal_pictures": groups,
         "in_no_row": [to_printable(file) for file, path in on_disk.items() if str(path) not in used],
-        "statistics": [asdict(row) for row in published.statistics(name, table)],
-        "papers": [asdict(verdict) for verdict in published.verdicts(name, settings, table)],
+        "statistics": [asdict(row) for row in published.compare_counts(name, table)],
+        "papers": [asdict(verdict) for verdict in published.judge(name, settings, table)],
     }
     if report["papers"]:
-        report["protocol"] = [published.pictures(settings.size), published.draw(simulate)]
+        report["protocol"] = [published.describe_pictures(settings.size), published.describe_draw(simulate)]
     return report
 
 

@@ -19,11 +19,12 @@ EPOCHS, CHOSEN = 3, 2
 
 def write_params(root: Path, repository: Path, **sections: Any) -> None:
     """Write the repository's params with other values in some sections; ``methods`` are all methods' files."""
-    copies.write_params(root, {**_shipped(repository), **sections})
+    copies.write_params(root, {**shipped(repository), **sections})
 
 
 @cache
-def _shipped(repository: Path) -> dict[str, Any]:
+def shipped(repository: Path) -> dict[str, Any]:
+    """Return the content of the repository's params, all methods' files under ``methods``."""
     return copies.read_params(repository)
 
 
