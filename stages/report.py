@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pipeline import config
 from pipeline.report import page
-from pipeline.report.collect import collect
+from pipeline.report.read import collect
 from stages import entry
 
 
