@@ -65,7 +65,9 @@ class Chosen:
 
     def rows(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return the rows of the arms that are named."""
-        return frame[[arm in self.shown for arm in frame[["stage", "method", "variant"]].itertuples(index=False, name=None)]]
+        return frame[
+            [arm in self.shown for arm in frame[["stage", "method", "variant"]].itertuples(index=False, name=None)]
+        ]
 
     def few(self, verb: str, rest: str) -> str:
         """Say which arms are named where not all are.

@@ -160,9 +160,7 @@ def _line(axes: Axes, rows: pd.DataFrame, value: str, look: Look, *, band: bool 
                   markeredgecolor="white", markeredgewidth=1.0, linestyle="none", zorder=5)  # fmt: skip
 
 
-def _end_labels(
-    axes: Axes, frame: pd.DataFrame, value: str, looks: Looks, height: float, over: str = "epoch"
-) -> None:
+def _end_labels(axes: Axes, frame: pd.DataFrame, value: str, looks: Looks, height: float, over: str = "epoch") -> None:
     """Name each line at its right end, pushed apart so that no two names overlap.
 
     Args:
@@ -324,7 +322,10 @@ def cut(frame: pd.DataFrame, truth: bool) -> float:
         That score; minus infinity without a gap. One method that fails would else press all others together.
     """
     pairs = [_references(rows, truth) for _, rows in frame.groupby("stage", sort=False)]
-    return min((low - (high - low) for low, high in pairs if low is not None and high is not None and high > low), default=-math.inf)
+    return min(
+        (low - (high - low) for low, high in pairs if low is not None and high is not None and high > low),
+        default=-math.inf,
+    )
 
 
 def scores(frame: pd.DataFrame, looks: Looks, *, titles: Mapping[str, str], truth: bool, x: str) -> bytes:
@@ -439,7 +440,9 @@ def landscapes_1d(frame: pd.DataFrame, looks: Looks) -> bytes:
         for axes, value, title in ((left, "loss", "Loss"), (right, "raised", "Rise above each centre")):
             axes.axvline(0, color=_GREY, linewidth=1, linestyle=_DASHED)
             for arm, rows in by_arm(frame):
-                _line(axes, rows if value == "loss" else rows.drop(columns="selected"), value, looks[arm], over="offset")
+                _line(
+                    axes, rows if value == "loss" else rows.drop(columns="selected"), value, looks[arm], over="offset"
+                )
             axes.set(xlabel="offset along a filter-normalised direction", title=title)
             axes.xaxis.set_major_locator(MaxNLocator(5))
             _end_labels(axes, frame, value, looks, height - 0.9, "offset")

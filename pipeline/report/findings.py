@@ -124,7 +124,8 @@ def labelled(coverage: pd.DataFrame) -> str:
     """Return how many unknown cells carried a pseudo-label in the chosen epoch, in percent; a dash without rows."""
     if not len(coverage):
         return "–"
-    words = f"{100 * coverage['coverage'].mean():.1f}%"
+    mean = frames.spread(100 * coverage["coverage"])["mean"]
+    words = f"{mean:.1f}%"
     none = int((coverage["coverage"] == 0).sum())
     return f"{words} (none at {none} of {len(coverage)} seeds)" if 0 < none < len(coverage) else words
 

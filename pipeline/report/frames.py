@@ -314,7 +314,9 @@ def summary(results: Iterable[Results]) -> dict[str, Any]:
             }
             for name in _SHARES:
                 known = row[name] == row[name]
-                entry |= {name: round(row[name], _ROUND)} if known else {name: None, f"{name}_reason": row[f"{name}_reason"]}
+                entry |= (
+                    {name: round(row[name], _ROUND)} if known else {name: None, f"{name}_reason": row[f"{name}_reason"]}
+                )
             entry |= {key: row[key] for key in ("classes", "classes_present", "classes_supported", "head", "protocol")}
             entry["knows_label_density"] = row["density"]
             entry |= {"scores": dict.fromkeys(row["given"], GIVEN)} if row["given"] else {}
@@ -397,7 +399,12 @@ def side_by_side(result: Results) -> pd.DataFrame:
     if any(side.empty for side in sides):
         return pd.DataFrame()
     first = sides[0].index.append(sides[1].index).unique()
-    gain = against_own_head(result).set_index(key).filter(regex="^test").rename(columns=lambda name: name.replace("test", "gain"))
+    gain = (
+        against_own_head(result)
+        .set_index(key)
+        .filter(regex="^test")
+        .rename(columns=lambda name: name.replace("test", "gain"))
+    )
     both = pd.concat([*sides, gain], axis=1).reindex(first).rename_axis(key).reset_index()
     both = both.astype({name: "Int64" for name in both if name.endswith("_n")})
     order = ["finetune_test_map", "linear_init_test_map"]
@@ -553,7 +560,9 @@ def pseudo_rounds(result: Results) -> pd.DataFrame:
     rounds = result.audits["rounds"]
     rounds = rounds[rounds["kind"] == "cumulative"].sort_values("epoch", kind="stable")
     found = spreads(rounds, [*ARM, "epoch"], AUDITED)
-    found.insert(4, "selected", [rows["selected"].sum() / len(rows) for _, rows in rounds.groupby([*ARM, "epoch"], sort=False)])
+    found.insert(
+        4, "selected", [rows["selected"].sum() / len(rows) for _, rows in rounds.groupby([*ARM, "epoch"], sort=False)]
+    )
     return _in_order(found, result.audits["rounds"]).drop(columns=[f"{name}_n" for name in AUDITED])
 
 
@@ -640,7 +649,10 @@ def agreed(every: pd.DataFrame) -> pd.DataFrame:
         [0, 1]); those that most arms name first, among equals the most probable.
     """
     merged = spreads(every, ["path", "class"], ["probability"]).rename(columns={"probability_n": "arms"})
-    order = sorted(range(len(merged)), key=lambda i: (-merged["arms"][i], -merged["probability"][i], *merged.loc[i, ["path", "class"]]))
+    order = sorted(
+        range(len(merged)),
+        key=lambda i: (-merged["arms"][i], -merged["probability"][i], *merged.loc[i, ["path", "class"]]),
+    )
     return merged.iloc[order][["path", "class", "arms", "probability"]].reset_index(drop=True)
 
 

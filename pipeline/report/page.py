@@ -14,7 +14,18 @@ from pipeline.report.context import Files, Page, Part
 from pipeline.report.findings import caution, findings
 from pipeline.report.frames import Results
 from pipeline.report.read import Collected
-from pipeline.report.sections import audit, curves, data, headline, landscapes, missed, rest, scores, second_stage, separation
+from pipeline.report.sections import (
+    audit,
+    curves,
+    data,
+    headline,
+    landscapes,
+    missed,
+    rest,
+    scores,
+    second_stage,
+    separation,
+)
 from pipeline.report.text import environment
 
 Maker = Callable[[Page, Results], Part]

@@ -399,7 +399,9 @@ def collect(root: Path, params: Params, partial: bool = False) -> Collected:
             lines.append(f"and {len(reader.missing) - _NAMED} files more")
         raise storage.StorageError("\n".join([*lines, "`python -m stages.report --partial` renders what is there"]))
     missing = [*reader.missing, *_not_in_the_grid(params)]
-    return Collected(params, datasets, tuple(runs), tuple(audits), tuple(wasserstein), tuple(landscapes), tuple(missing))
+    return Collected(
+        params, datasets, tuple(runs), tuple(audits), tuple(wasserstein), tuple(landscapes), tuple(missing)
+    )
 
 
 def _not_in_the_grid(params: Params) -> list[Missing]:

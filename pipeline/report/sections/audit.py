@@ -101,7 +101,9 @@ def _classes(page: Page, result: Results) -> dict[str, Any] | None:
               "Base rate": "base", "Hidden positives": "hidden_positives", "Called absent": "called_negative",
               "Found": "found"}  # fmt: skip
     looks = {
-        arm: look for _, mine in every.groupby("stage", sort=False) for arm, look in page.choose(result, mine).looks.items()
+        arm: look
+        for _, mine in every.groupby("stage", sort=False)
+        for arm, look in page.choose(result, mine).looks.items()
     }
     chosen = Chosen(looks)
     return {"tables": _class_tables(page, result, every, chosen.shown, titles), "chosen": chosen}
@@ -114,7 +116,9 @@ def _calibration(page: Page, result: Results) -> dict[str, Any]:
         bins = every[every["stage"] == stage]
         if len(bins):
             chosen = page.choose(result, bins)
-            known = bins.dropna(subset="reference").drop_duplicates("mean_belief", keep="last").sort_values("mean_belief")
+            known = (
+                bins.dropna(subset="reference").drop_duplicates("mean_belief", keep="last").sort_values("mean_belief")
+            )
             curve = (known["mean_belief"].tolist(), known["reference"].tolist()) if len(known) > 2 else None
             image = figures.calibration(frames.coarse(chosen.rows(bins)), chosen.looks, curve)
             found[stage] = (page.figure(f"{result.name}-{stage}-calibration", image, bins), chosen)

@@ -54,7 +54,11 @@ def _splits(result: Results, splits: pd.DataFrame) -> pd.DataFrame:
 
 
 def _classes(result: Results, classes: pd.DataFrame) -> pd.DataFrame:
-    official = {} if result.about.own else {"Official train": "support_official_train", "Official test": "support_official_test"}
+    official = (
+        {}
+        if result.about.own
+        else {"Official train": "support_official_train", "Official test": "support_official_test"}
+    )
     counts = {"Train": "support_train", "Val": "support_val", "Test": "support_test", **official}
     table = {
         "Class": classes["class"],

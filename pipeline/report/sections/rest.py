@@ -18,7 +18,9 @@ def content(page: Page) -> dict[str, Any]:
     rows = [(item.path, item.reason) for item in page.collected.missing]
     several = len(page.results) > 1
     skipped = [
-        f"{name}: {words}" if several else words for name, result in page.results.items() for words in _skipped(page, result)
+        f"{name}: {words}" if several else words
+        for name, result in page.results.items()
+        for words in _skipped(page, result)
     ]
     missing = pd.DataFrame(rows, columns=["Missing", "Why"])
     return {"missing": missing, "skipped": skipped or ["nothing"], **_provenance(page)}
@@ -48,7 +50,9 @@ def _provenance(page: Page) -> dict[str, Any]:
     same = [(name, min(values)) for name, values in found.items() if len(values) == 1 and len(min(values)) <= _VALUE]
     made_with = {}
     if same:
-        made_with[f"What the {len(page.collected.runs)} training run{'s' * (len(page.collected.runs) != 1)} have in common"] = same
+        made_with[
+            f"What the {len(page.collected.runs)} training run{'s' * (len(page.collected.runs) != 1)} have in common"
+        ] = same
     for name, result in page.results.items():
         if result.about.backbone is not None:
             made_with[f"Backbone of {name}"] = leaves(result.about.backbone)

@@ -83,7 +83,9 @@ def _side_by_side(page: Page, result: Results) -> dict[str, Any] | None:
     kept = [f"{stage}_{key}" for stage in SIDES
             for key in ("test_map", "test_map_std", "test_map_n", "learning_rate", "head", "protocol")]  # fmt: skip
     file = rows[["method", "variant"]].assign(knows_label_density=[int(known) for known in density])
-    page.table(f"{result.name}-side_by_side", pd.concat([file, rows[kept], rows.filter(regex="^gain(_std|_n)?$")], axis=1))
+    page.table(
+        f"{result.name}-side_by_side", pd.concat([file, rows[kept], rows.filter(regex="^gain(_std|_n)?$")], axis=1)
+    )
 
     def side(values: Sequence[str], stage: str) -> list[str]:
         return [value if here else "–" for value, here in zip(values, present[stage], strict=True)]

@@ -29,4 +29,6 @@ def part(page: Page, result: Results) -> Part:
         "Epochs of both": [" / ".join(listed(side) or "–" for side in sides) for sides in rows["epochs"]],
     }  # fmt: skip
     sentences = [marked(findings.second_stage(row), result.given) for row in every]
-    return Part(result.name, {"sentences": sentences, "table": pd.DataFrame(table), "one": bool((rows["test_n"] <= 1).all())})
+    return Part(
+        result.name, {"sentences": sentences, "table": pd.DataFrame(table), "one": bool((rows["test_n"] <= 1).all())}
+    )

@@ -42,7 +42,9 @@ def _scatter(page: Page, result: Results, stage: str, rows: pd.DataFrame) -> dic
     if rows.empty:
         return None
     chosen = page.choose(result, rows)
-    image = figures.scatter(chosen.rows(rows), chosen.looks, x=f"distance under {label(BASELINE)}", y="under the method")
+    image = figures.scatter(
+        chosen.rows(rows), chosen.looks, x=f"distance under {label(BASELINE)}", y="under the method"
+    )
     file = rows[[*ARM, "class", "baseline", "distance"]]
     return {"picture": page.figure(f"{result.name}-{stage}-wasserstein", image, file), "chosen": chosen}
 
@@ -53,5 +55,7 @@ def _epochs(page: Page, result: Results, stage: str, rows: pd.DataFrame) -> dict
     chosen = page.choose(result, rows)
     image = figures.curves(rows, "pooled", chosen.looks, x="epoch", y="pooled distance on val")
     file = rows.rename(columns={"pooled": "mean", "pooled_std": "std"}).astype({"selected": int})
-    picture = page.figure(f"{result.name}-{stage}-wasserstein_epochs", image, file[[*ARM, "epoch", "mean", "std", "selected"]])
+    picture = page.figure(
+        f"{result.name}-{stage}-wasserstein_epochs", image, file[[*ARM, "epoch", "mean", "std", "selected"]]
+    )
     return {"picture": picture, "chosen": chosen}
