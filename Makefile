@@ -17,8 +17,8 @@ help: ## list the targets
 repro: $(READY) ## run what is stale, raw images to report; PROFILE=name uses profiles/name.yaml, ROOT=folder its raw data
 	@if [ -n "$(ROOT)" ] && [ -z "$(PROFILE)" ]; then echo "ROOT needs PROFILE: make repro PROFILE=voc_photos ROOT=folder" >&2; exit 2; fi
 	@began=$$(date +%s); export $(RUN); \
-	$(if $(PROFILE),python -m stages.profile "$(PROFILE)" $(if $(ROOT),--root "$(ROOT)") &&) \
-	python -m stages.check && dvc repro && \
+	$(if $(PROFILE),spml profile "$(PROFILE)" $(if $(ROOT),--root "$(ROOT)") &&) \
+	spml check && dvc repro && \
 	echo "Report: $(CURDIR)/report/index.html ($$(( $$(date +%s) - began )) s)"
 
 test: $(READY) ## run all tests

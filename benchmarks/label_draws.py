@@ -19,7 +19,7 @@ import torch
 from ruamel.yaml import YAML
 from tqdm import tqdm
 
-from pipeline import storage
+from pipeline.core import files
 from stages.linear_init import linear_init
 from stages.simulate import simulate
 
@@ -75,7 +75,7 @@ def run(job: tuple[Path, str, int]) -> float:
     torch.set_num_threads(1)
     with contextlib.redirect_stdout(io.StringIO()):
         linear_init(root, "digits", method, seed, None)
-    return storage.read_json(root / "runs" / "linear_init" / f"digits-{method}-{seed}" / "metrics.json")["test"]["map"]
+    return files.read_json(root / "runs" / "linear_init" / f"digits-{method}-{seed}" / "metrics.json")["test"]["map"]
 
 
 def main() -> None:
@@ -92,7 +92,7 @@ def main() -> None:
     print(f"| labels that stay known | present among the unknown | {' | '.join(f'`{method}`' for method in METHODS)} |")
     print("| --- " * (len(METHODS) + 2) + "|")
     for root, name in zip(roots, DRAWS, strict=True):
-        hidden = storage.read_json(root / "data/simulate/digits/report.json")["false_negative_rate"]
+        hidden = files.read_json(root / "data/simulate/digits/report.json")["false_negative_rate"]
         cells = []
         for method in METHODS:
             values = [scores[root, method, seed] for seed in range(options.seeds)]

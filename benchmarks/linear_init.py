@@ -14,12 +14,12 @@ import torch
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from pipeline import config
-from pipeline.batch import Problem
-from pipeline.inputs import FeatureInputs, batches
-from pipeline.methods import base
+from pipeline.config.params import read_params
+from pipeline.methods.shared import base
+from pipeline.methods.shared.problem import Problem
 from pipeline.networks.network import Network
-from pipeline.train import train
+from pipeline.training.inputs import FeatureInputs, batches
+from pipeline.training.loop import train
 
 N, D, C, ROUNDS = 6000, 512, 20, 5
 
@@ -32,7 +32,7 @@ def main() -> None:
     observed = np.zeros((N, C), np.int8)
     observed[np.arange(N), generator.integers(0, C, N)] = 1
     settings = (
-        config.load().settings("linear_init", "default").model_copy(update={"epochs": 1, "keep_epoch_logits": False})
+        read_params().settings("linear_init", "default").model_copy(update={"epochs": 1, "keep_epoch_logits": False})
     )
     inputs, few = FeatureInputs(features, None, False), FeatureInputs(features[:2], None, False)
     known = Problem(N, tuple(map(str, range(C))), torch.from_numpy((observed == 1).sum(0)), None)

@@ -24,7 +24,9 @@ import torch
 from ruamel.yaml import YAML
 from tqdm import tqdm
 
-from pipeline import config, storage
+from pipeline.config.params import read_params
+from pipeline.core import files
+from pipeline.core.strict import merge
 
 HERE = Path("benchmarks")
 GRID, TRIALS = HERE / "method_settings.yaml", HERE / "method_settings.tsv"
@@ -79,9 +81,9 @@ def trial(job: tuple[int, str, dict[str, Any], dict[str, Any], int]) -> dict[str
     content = YAML(typ="safe", pure=True).load(Path("params.yaml").read_text(encoding="utf-8"))
     stage = entry["stage"]
     content["grid"]["seeds"] = list(SEEDS)
-    content["methods"][method]["default"] = config.merge(content["methods"][method]["default"], chosen)
+    content["methods"][method]["default"] = merge(content["methods"][method]["default"], chosen)
     content["methods"][method].pop(DATASET, None)
-    content[stage]["default"] = config.merge(content[stage]["default"], entry.get("set", {}))
+    content[stage]["default"] = merge(content[stage]["default"], entry.get("set", {}))
     key = f"{DATASET}-{method}-{seed}"
     variant = None
     if stage == "finetune":  # from AN's head, which all of them can start from
@@ -98,7 +100,7 @@ def trial(job: tuple[int, str, dict[str, Any], dict[str, Any], int]) -> dict[str
             before.parent.mkdir()
             before.symlink_to((Path("runs/end_to_end") / before.name).resolve())
         getattr(importlib.import_module(f"stages.{stage}"), stage)(root, DATASET, method, seed, *more, variant)
-    found = storage.read_json(root / "runs" / stage / key / "metrics.json")
+    found = files.read_json(root / "runs" / stage / key / "metrics.json")
     shutil.rmtree(root)
     return {
         "method": method, "stage": stage, "settings": json.dumps(chosen, sort_keys=True), "seed": seed,
@@ -141,15 +143,15 @@ def main() -> None:
     }
     stored = {
         (row["method"], row["settings"], row["seed"]): row
-        for row in (storage.read_tsv(TRIALS) if TRIALS.exists() else [])
+        for row in (files.read_tsv(TRIALS) if TRIALS.exists() else [])
     }
     kept = [row for key, row in stored.items() if row["method"] not in wanted or (arguments.missing and key in asked)]
     jobs = [job for key, job in asked.items() if not (arguments.missing and key in stored)]
     numbered = [(number, *job) for number, job in enumerate(jobs)]
     with ProcessPoolExecutor(arguments.jobs) as pool:
         found = list(tqdm(pool.map(trial, numbered), total=len(jobs), disable=None))
-    storage.write_tsv(TRIALS, sorted(kept + found, key=lambda row: list(grid).index(row["method"])))
-    rows, params = storage.read_tsv(TRIALS), config.load()
+    files.write_tsv(TRIALS, sorted(kept + found, key=lambda row: list(grid).index(row["method"])))
+    rows, params = files.read_tsv(TRIALS), read_params()
     for method in wanted:
         chosen, score = best(rows, method)
         held = {key: params.method(method, DATASET)[key] for key in chosen}

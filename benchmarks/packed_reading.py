@@ -20,11 +20,13 @@ import numpy as np
 import torch
 from PIL import Image
 
-from pipeline import images, storage
-from pipeline.batch import Outputs, Problem
-from pipeline.inputs import ImageInputs, batches
-from pipeline.methods import base
+from pipeline.core import hdf5
+from pipeline.data import images
+from pipeline.methods.shared import base
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 from pipeline.networks.network import Network
+from pipeline.training.inputs import ImageInputs, batches
 
 BATCH, CLASSES = 16, 20
 MEAN = STD = (0.5, 0.5, 0.5)
@@ -34,8 +36,8 @@ JPEGS = 64
 
 def write_packed(path: Path, n: int, size: int) -> None:
     """Write a file of n packed pictures of noise."""
-    storage.allocate_hdf5(path, "pixels", (n, size, size, 3), axes="image, height, width, channel", units="0 to 255")
-    pixels = storage.map_hdf5(path, "pixels", write=True)
+    hdf5.allocate(path, "pixels", (n, size, size, 3), axes="image, height, width, channel", units="0 to 255")
+    pixels = hdf5.map_array(path, "pixels", write=True)
     generator = np.random.default_rng(0)
     for rows in batches(n, 64):
         pixels[rows] = generator.integers(0, 256, (len(rows), size, size, 3), np.uint8)
@@ -82,7 +84,7 @@ def measure(folder: Path, size: int, megabytes: int, rounds: int, files: list[Pa
     path, n = folder / f"{size}.h5", max(BATCH, int(megabytes * 1e6 / (size * size * 3)))
     write_packed(path, n, size)
     mapped, held = images.Pixels(path, memory=0), images.Pixels(path, memory=1 << 40)
-    bare = storage.map_hdf5(path, "pixels")
+    bare = hdf5.map_array(path, "pixels")
     inputs = [ImageInputs(pixels, np.arange(n), MEAN, STD, flip=True) for pixels in (mapped, held)]
     step = training_step(size)
 

@@ -1,0 +1,1 @@
+"""Single positive multi-label learning: the library behind the stages."""

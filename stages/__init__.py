@@ -1,0 +1,1 @@
+"""One thin file a stage, and how each starts (entry)."""

@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from pipeline import config, storage
 from pipeline.audits import beliefs, calibration, pseudo_labels
-from pipeline.table import Table, read_table
+from pipeline.config.params import TRAINING_STAGES, read_params
+from pipeline.core import files, hdf5
+from pipeline.core.errors import FileError
+from pipeline.labels.table import Table, read_table
 from stages import entry
 
 KINDS = ("newly_added", "cumulative")
@@ -30,10 +32,10 @@ def audit(root: Path, dataset: str, seed: int) -> None:
         dataset: Name of a dataset.
         seed: Training seed.
     """
-    params = config.load(root / "params.yaml")
+    params = read_params(root / "params.yaml")
     bins = params.settings("audit", dataset).bins
     table = read_table(root / "data" / "prepare" / dataset / "table.h5")
-    with storage.open_hdf5(root / "data" / "simulate" / dataset / "observed.h5") as file:
+    with hdf5.read(root / "data" / "simulate" / dataset / "observed.h5") as file:
         observed = {name: file[name][()] for name in ("single", "all", "negatives")}
     train = table.rows("train")
     truth, scored = _truth(table, train)
@@ -43,7 +45,7 @@ def audit(root: Path, dataset: str, seed: int) -> None:
 
     runs: list[dict[str, Any]] = []
     tables: dict[str, list[dict[str, Any]]] = {"rounds": [], "per_class": [], "calibration": [], "missed": []}
-    planned = [(stage, *run) for stage in config.TRAINING_STAGES for run in params.keys(stage, dataset, seed)]
+    planned = [(stage, *run) for stage in TRAINING_STAGES for run in params.keys(stage, dataset, seed)]
     for stage, key, method, _ in tqdm(planned, desc="audit", unit="run", disable=None):
         name = {"stage": stage, "key": key, "method": method}
         run, rows = _audit_run(root / "runs" / stage / key, table, observed, bins, without)
@@ -65,7 +67,7 @@ def audit(root: Path, dataset: str, seed: int) -> None:
         ],
     }
     folder = root / "analyses" / "audit" / f"{dataset}-{seed}"
-    storage.write_json(folder / "audit.json", record)
+    files.write_json(folder / "audit.json", record)
     head, counts = ["stage", "key", "method"], list(base)
     columns = {
         "rounds": [*head, "round", "epoch", "selected", "kind", *counts, "dropped", "flipped"],
@@ -77,8 +79,8 @@ def audit(root: Path, dataset: str, seed: int) -> None:
         "missed": [*head, "rank", "path", "class", "belief", "probability", "truth"],
     }  # fmt: skip
     for kind, rows in tables.items():
-        storage.write_tsv(folder / f"{kind}.tsv", rows, columns[kind])
-    storage.write_summary(folder / "summary.md", f"Audit of {dataset}, seed {seed}", _summary(record, table))
+        files.write_tsv(folder / f"{kind}.tsv", rows, columns[kind])
+    files.write_summary(folder / "summary.md", f"Audit of {dataset}, seed {seed}", _summary(record, table))
 
 
 def _truth(table: Table, rows: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
@@ -94,13 +96,13 @@ def _audit_run(
     """Return a run's entry of audit.json and its rows of the tables; ``without`` says why there is no truth, if so."""
     train, val = table.rows("train"), table.rows("val")
     logits = {}
-    with storage.open_hdf5(folder / "logits.h5") as file:
+    with hdf5.read(folder / "logits.h5") as file:
         chosen = int(file.attrs["epoch"])
         for split, index in (("val", val), ("train", train)):
             logits[split] = file[split][()]
             _check_shape(folder / "logits.h5", split, logits[split].shape, (len(index), len(table.classes)))
     rows: dict[str, list[dict[str, Any]]] = {"rounds": [], "per_class": [], "calibration": [], "missed": []}
-    with storage.open_hdf5(folder / "labels.h5") as file:
+    with hdf5.read(folder / "labels.h5") as file:
         given = str(file.attrs.get("labels", "single"))
         belief, weight, stored = file["belief"][()], file["weight"][()], file["pseudo_label"]
         _check_shape(folder / "labels.h5", "belief", belief.shape, (len(train), len(table.classes)))
@@ -205,7 +207,7 @@ def _val_curve(probability: np.ndarray, table: Table, single: np.ndarray, bins: 
 
 def _check_shape(path: Path, name: str, found: tuple[int, ...], wanted: tuple[int, ...]) -> None:
     if found != wanted:
-        raise storage.StorageError(f"{path}: `{name}` is {found}, the table asks for {wanted}; run that stage again")
+        raise FileError(f"{path}: `{name}` is {found}, the table asks for {wanted}; run that stage again")
 
 
 def _percent(value: float | None) -> str:

@@ -1,12 +1,18 @@
 """Store the frozen starting weights of a dataset: ``python -m stages.backbone DATASET``."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from pipeline import config, pretrain, storage
+from pipeline.config.params import read_params
+from pipeline.core import files
+from pipeline.core.device import choose_device
 from pipeline.networks import backbone as backbones
+from pipeline.networks.settings import DigitsBackbone
+from pipeline.sources import digits
+from pipeline.training import pretrain
 from stages import entry
 
 
@@ -17,10 +23,11 @@ def backbone(root: Path, dataset: str) -> None:
         root: Project root.
         dataset: Name of a dataset.
     """
-    settings = config.load(root / "params.yaml").settings("backbone", dataset)
+    settings = read_params(root / "params.yaml").settings("backbone", dataset)
     facts: dict[str, Any]
-    if isinstance(settings, config.DigitsBackbone):
-        module, accuracy = pretrain.pretrain(settings, entry.device())
+    if isinstance(settings, DigitsBackbone):
+        pictures = partial(digits.single, settings.images, settings.size, settings.seed)
+        module, accuracy = pretrain.pretrain(settings, pictures, choose_device())
         architecture = {"source": "small", "width": settings.width, "mean": pretrain.MEAN, "std": pretrain.STD}
         facts = {"origin": "pretrained on single digits", "single_digit_accuracy": accuracy}
     else:
@@ -35,7 +42,7 @@ def backbone(root: Path, dataset: str) -> None:
         }
         facts = {"origin": f"timm {settings.model}, weights from {Path(file).name if file else settings.weights}"}
         if file:
-            facts["file_sha256"] = storage.sha256(file)
+            facts["file_sha256"] = files.sha256(file)
     state = module.state_dict()
     facts |= {
         "parameters": sum(each.numel() for each in module.parameters()),
@@ -45,8 +52,8 @@ def backbone(root: Path, dataset: str) -> None:
         "versions": {"torch": torch.__version__},
     }
     folder = root / "weights" / dataset
-    storage.write_torch(folder / "backbone.pt", {"architecture": architecture, "state": state})
-    storage.write_json(folder / "provenance.json", facts)
+    files.write_torch(folder / "backbone.pt", {"architecture": architecture, "state": state})
+    files.write_json(folder / "provenance.json", facts)
     lines = [
         f"Backbone of `{dataset}`: {facts['origin']}; {facts['parameters']:,} parameters, {facts['width']} features.",
         "",
@@ -55,7 +62,7 @@ def backbone(root: Path, dataset: str) -> None:
     ]
     if "single_digit_accuracy" in facts:
         lines.append(f"- names single digits on fresh pictures of the same handwriting: {accuracy:.1%}")
-    storage.write_summary(folder / "summary.md", f"Backbone {dataset}", lines)
+    files.write_summary(folder / "summary.md", f"Backbone {dataset}", lines)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+from pipeline.config.runs import job
 from pipeline.networks.network import on_backbone
-from stages import entry, training
+from pipeline.training.run import execute, image_inputs
+from stages import entry
 
 
 def end_to_end(root: Path, dataset: str, method: str, seed: int, variant: str | None = None) -> None:
@@ -16,17 +18,17 @@ def end_to_end(root: Path, dataset: str, method: str, seed: int, variant: str | 
         seed: Training seed.
         variant: Key of a variant, or None for the grid's run.
     """
-    run = training.job(root, "end_to_end", dataset, method, seed, variant)
+    run = job(root, "end_to_end", dataset, method, seed, variant)
     weights = root / "weights" / dataset / "backbone.pt"
     reads = [
         weights,
         root / "data" / "prepare" / dataset / "images.h5",
         root / "data" / "simulate" / dataset / "observed.h5",
     ]
-    training.execute(
+    execute(
         run,
         lambda: on_backbone(weights, run.settings.head.model_dump(), len(run.table.classes)),
-        lambda network: training.image_inputs(run, network),
+        lambda network: image_inputs(run, network),
         reads,
     )
 

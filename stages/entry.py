@@ -3,19 +3,13 @@
 import argparse
 import ctypes
 import inspect
-import os
 import signal
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from pipeline.config import ConfigError
-from pipeline.storage import StorageError
-from pipeline.table import SourceError
-
-EXPECTED = (ConfigError, StorageError, SourceError)
+from pipeline.core.errors import SpmlError
 
 
 def run(stage: Callable[..., None], argv: list[str] | None = None) -> None:
@@ -25,33 +19,19 @@ def run(stage: Callable[..., None], argv: list[str] | None = None) -> None:
         stage: Its function: ``root`` first, then names and seeds; parameters with a default become ``--options``.
         argv: Arguments; None: the process's.
 
-    Raises:
-        RuntimeError: A fault that no message of ours explains; a known one ends the process with one line.
+    A known fault ends the process with one line.
     """
     _die_with_parent()
     arguments = _parser(stage).parse_args(argv)
     started = time.monotonic()
     try:
         stage(Path("."), **vars(arguments))
-    except EXPECTED as error:
+    except SpmlError as error:
         sys.exit(f"{stage.__name__}: {error}")
     except KeyboardInterrupt:
         print(f"{stage.__name__}: interrupted; run it again to go on", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
-    except RuntimeError as error:
-        if type(error).__name__ not in ("TrainingError", "LandscapeError"):  # by name: their modules import torch
-            raise
-        sys.exit(f"{stage.__name__}: {error}")
     _note_seconds(stage.__name__, list(map(str, vars(arguments).values())), time.monotonic() - started)
-
-
-def device() -> Any:
-    """Return the torch device to train on: SPML_DEVICE, else the first GPU, else the CPU; set the thread count."""
-    import torch
-
-    if threads := os.environ.get("SPML_THREADS"):
-        torch.set_num_threads(int(threads))
-    return torch.device(os.environ.get("SPML_DEVICE") or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
 def _parser(stage: Callable[..., None]) -> argparse.ArgumentParser:

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
-from pipeline import storage
+from pipeline.config.runs import job
+from pipeline.core import files
+from pipeline.core.errors import FileError
 from pipeline.networks.network import Network, on_backbone
-from stages import entry, training
+from pipeline.training.run import execute, image_inputs
+from stages import entry
 
 
 def finetune(root: Path, dataset: str, method: str, seed: int, variant: str | None = None) -> None:
@@ -17,17 +20,17 @@ def finetune(root: Path, dataset: str, method: str, seed: int, variant: str | No
         seed: Training seed.
         variant: Key of a variant, or None for the grid's run.
     """
-    run = training.job(root, "finetune", dataset, method, seed, variant)
+    run = job(root, "finetune", dataset, method, seed, variant)
     weights = root / "weights" / dataset / "backbone.pt"
     start = run.params.variants.finetune[variant].start if variant else method
     first = root / "runs" / "linear_init" / f"{dataset}-{start}-{seed}"
-    head = storage.read_torch(first / "weights.pt")["state"]
+    head = files.read_torch(first / "weights.pt")["state"]
 
     def make() -> Network:
         network = on_backbone(weights, run.settings.head.model_dump(), len(run.table.classes))
         network.load_state_dict(head, strict=False)
         if set(head) != {f"head.{name}" for name in network.head.state_dict()}:
-            raise storage.StorageError(f"{first / 'weights.pt'}: not a head of kind {run.settings.head.kind!r}")
+            raise FileError(f"{first / 'weights.pt'}: not a head of kind {run.settings.head.kind!r}")
         return network
 
     reads = [
@@ -37,7 +40,7 @@ def finetune(root: Path, dataset: str, method: str, seed: int, variant: str | No
         root / "data" / "simulate" / dataset / "observed.h5",
     ]
     inherited = first / "method.pt" if start == method else None
-    training.execute(run, make, lambda network: training.image_inputs(run, network), reads, inherited)
+    execute(run, make, lambda network: image_inputs(run, network), reads, inherited)
 
 
 if __name__ == "__main__":

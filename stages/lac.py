@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
-from pipeline import storage
+from pipeline.config.runs import job
+from pipeline.core import files
+from pipeline.core.errors import FileError
 from pipeline.networks.network import Network
-from stages import entry, training
+from pipeline.training.run import execute, image_inputs
+from stages import entry
 
 
 def lac(root: Path, dataset: str, method: str, seed: int, first: str, variant: str | None = None) -> None:
@@ -19,15 +22,15 @@ def lac(root: Path, dataset: str, method: str, seed: int, first: str, variant: s
         variant: Key of a variant, or None for the grid's run.
 
     Raises:
-        StorageError: The first stage's network is absent, or of another head than ``lac.head``.
+        FileError: The first stage's network is absent, or of another head than ``lac.head``.
     """
-    run = training.job(root, "lac", dataset, method, seed, variant)
+    run = job(root, "lac", dataset, method, seed, variant)
     weights = root / "runs" / "end_to_end" / f"{dataset}-{first}-{seed}" / "weights.pt"
-    content = storage.read_torch(weights)
+    content = files.read_torch(weights)
     asked = run.settings.head.model_dump()
     if content["architecture"]["head"] != asked:
         found = content["architecture"]["head"]
-        raise storage.StorageError(f"{weights}: its head is {found}, lac.head asks for {asked}")
+        raise FileError(f"{weights}: its head is {found}, lac.head asks for {asked}")
 
     def make() -> Network:
         network = Network(content["architecture"])
@@ -39,7 +42,7 @@ def lac(root: Path, dataset: str, method: str, seed: int, first: str, variant: s
         root / "data" / "prepare" / dataset / "images.h5",
         root / "data" / "simulate" / dataset / "observed.h5",
     ]
-    training.execute(run, make, lambda network: training.image_inputs(run, network), reads)
+    execute(run, make, lambda network: image_inputs(run, network), reads)
 
 
 if __name__ == "__main__":

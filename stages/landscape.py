@@ -15,15 +15,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pipeline import config, images, inputs, seeds, storage
 from pipeline.audits import landscape as landscapes
-from pipeline.batch import Outputs
-from pipeline.methods import base
-from pipeline.methods.base import Method
+from pipeline.audits.settings import Landscape
+from pipeline.config.params import read_params
+from pipeline.core import files, hdf5, seeds
+from pipeline.core.device import choose_device
+from pipeline.data import images
+from pipeline.labels.table import Table, read_table
+from pipeline.methods.shared import base
+from pipeline.methods.shared.base import Method
+from pipeline.methods.shared.problem import describe
 from pipeline.networks import network as networks
-from pipeline.table import Table, read_table
+from pipeline.networks.interface import Outputs
+from pipeline.training import inputs
 from stages import entry
-from stages.problem import problem
 
 STAGE = "finetune"  # whose networks are looked at; dvc.yaml depends on its runs
 # The stored logits may come from another batch size, device or precision; another picture or weight is far outside.
@@ -39,21 +44,21 @@ def landscape(root: Path, dataset: str, method: str, seed: int) -> None:
         method: Name of the method that trained the network.
         seed: Training seed.
     """
-    params = config.load(root / "params.yaml")
+    params = read_params(root / "params.yaml")
     settings = params.settings("landscape", dataset)
     training, own = params.run(STAGE, dataset, method)
     key = f"{dataset}-{method}-{seed}"
     run = root / "runs" / STAGE / key
     table = read_table(root / "data" / "prepare" / dataset / "table.h5")
     train = table.rows("train")
-    device = entry.device()
+    device = choose_device()
 
     observed = _observed(root / "data" / "simulate" / dataset / "observed.h5", base.load(method).labels, train)
     network = networks.restore(run / "weights.pt").to(device)
     network.freeze(training.freeze, training.batch_norm == "frozen")  # as in training, so that the same weights count
-    known = problem(params, dataset, table.classes, observed, network.architecture["width"])
+    known = describe(table.classes, observed, params.density(dataset), network.architecture["width"])
     charged = base.build(method, own, known).to(device).eval()
-    state = storage.read_torch(run / "method.pt")
+    state = files.read_torch(run / "method.pt")
     charged.load_state_dict(state)
 
     index = sample(len(train), settings.images, settings.direction_seed, dataset)
@@ -75,22 +80,22 @@ def landscape(root: Path, dataset: str, method: str, seed: int) -> None:
     centre = float(loss_1d[len(line) // 2])
 
     folder = root / "analyses" / "landscape" / key
-    with storage.create_hdf5(folder / "landscape.h5") as file:
-        storage.put(file, "offsets_1d", line, axes="point", units="filter norms along x")
-        storage.put(file, "loss_1d", loss_1d, axes="point", units="loss, mean over images and classes")
-        storage.put(file, "offsets_2d", plane, axes="point", units="filter norms along x, and along y")
-        storage.put(
+    with hdf5.create(folder / "landscape.h5") as file:
+        hdf5.put(file, "offsets_1d", line, axes="point", units="filter norms along x")
+        hdf5.put(file, "loss_1d", loss_1d, axes="point", units="loss, mean over images and classes")
+        hdf5.put(file, "offsets_2d", plane, axes="point", units="filter norms along x, and along y")
+        hdf5.put(
             file, "loss_2d", loss_2d, axes="point along x, point along y", units="loss, mean over images and classes"
         )
-        storage.put(file, "image_index", index, axes="image", units="row of the training split")
+        hdf5.put(file, "image_index", index, axes="image", units="row of the training split")
         file.attrs.update({"centre_loss": centre, "direction_seed": settings.direction_seed, "images": len(index)})
         file.attrs.update({"method": method, "stage": STAGE, "stored_state": ", ".join(state)})
         for axis in ("x", "y"):
             file.attrs[f"raw_direction_{axis}_sha256"] = landscapes.digest(raw[axis])
     metrics = _metrics(loss_1d, loss_2d, centre) | {"images": len(index), "stored_logits_difference": difference}
-    storage.write_json(folder / "metrics.json", metrics)
+    files.write_json(folder / "metrics.json", metrics)
     lines = _summary(key, settings, table, charged, list(state), metrics)
-    storage.write_summary(folder / "summary.md", f"Loss landscape of {STAGE}/{key}", lines)
+    files.write_summary(folder / "summary.md", f"Loss landscape of {STAGE}/{key}", lines)
 
 
 def sample(n: int, size: int, seed: int, dataset: str) -> np.ndarray:
@@ -141,7 +146,7 @@ def own_loss(method: Method, observed: Tensor, index: Tensor, trained: Sequence[
 
 
 def _observed(path: Path, labels: str, rows: np.ndarray) -> np.ndarray:
-    with storage.open_hdf5(path) as file:
+    with hdf5.read(path) as file:
         return file[labels][()][rows]
 
 
@@ -164,7 +169,7 @@ def _stored_difference(path: Path, network: nn.Module, batches: list[Tensor], in
     Raises:
         LandscapeError: The restored network is not the one whose logits were stored.
     """
-    with storage.open_hdf5(path) as file:
+    with hdf5.read(path) as file:
         stored = file["train"][()][index].astype(np.float64)
     with torch.no_grad():
         found = torch.cat([network(batch)["logits"] for batch in batches]).double().cpu().numpy()
@@ -192,7 +197,7 @@ def _metrics(loss_1d: np.ndarray, loss_2d: np.ndarray, centre: float) -> dict[st
 
 
 def _summary(
-    key: str, settings: config.Landscape, table: Table, method: Method, state: list[str], metrics: dict[str, Any]
+    key: str, settings: Landscape, table: Table, method: Method, state: list[str], metrics: dict[str, Any]
 ) -> list[str]:
     lines = [
         f"Network: runs/{STAGE}/{key}/weights.pt, in eval mode; batch-norm statistics stay those of the run.",

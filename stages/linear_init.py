@@ -5,11 +5,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pipeline import storage
-from pipeline.config import ConfigError
-from pipeline.inputs import FeatureInputs, Inputs
+from pipeline.config.runs import job
+from pipeline.core import hdf5
+from pipeline.core.errors import ConfigError, FileError
 from pipeline.networks.network import Network
-from stages import entry, training
+from pipeline.training.inputs import FeatureInputs, Inputs
+from pipeline.training.run import execute
+from stages import entry
 
 
 def linear_init(root: Path, dataset: str, method: str, seed: int, variant: str | None = None) -> None:
@@ -24,19 +26,19 @@ def linear_init(root: Path, dataset: str, method: str, seed: int, variant: str |
 
     Raises:
         ConfigError: The head needs maps, which the cache does not hold.
-        StorageError: The cache is absent, of another number of images, or not finite.
+        FileError: The cache is absent, of another number of images, or not finite.
     """
-    run = training.job(root, "linear_init", dataset, method, seed, variant)
+    run = job(root, "linear_init", dataset, method, seed, variant)
     if run.settings.head.kind != "linear":
         raise ConfigError(f"linear_init.head.kind: {run.settings.head.kind!r} needs maps; cached features have none")
     cache = root / "data" / "features" / dataset / "features.h5"
-    with storage.open_hdf5(cache) as file:
+    with hdf5.read(cache) as file:
         features = file["features"][()]
         mirrored = file["features_mirrored"][()] if "features_mirrored" in file else None
     if len(features) != len(run.table.paths):
-        raise storage.StorageError(f"{cache}: {len(features)} rows, the table has {len(run.table.paths)}")
+        raise FileError(f"{cache}: {len(features)} rows, the table has {len(run.table.paths)}")
     if not np.isfinite(features).all():
-        raise storage.StorageError(f"{cache}: features are not finite; float16 may be too narrow for this backbone")
+        raise FileError(f"{cache}: features are not finite; float16 may be too narrow for this backbone")
 
     def make() -> Network:
         return Network(
@@ -60,7 +62,7 @@ def linear_init(root: Path, dataset: str, method: str, seed: int, variant: str |
 
     torch.set_num_threads(1)  # a step of a linear head is too small to share; more threads wait for each other
     reads = [cache, root / "data" / "simulate" / dataset / "observed.h5"]
-    training.execute(run, make, inputs, reads)
+    execute(run, make, inputs, reads)
 
 
 if __name__ == "__main__":

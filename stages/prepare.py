@@ -14,10 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from pipeline import checkpoint, complaints, config, layout, packing, storage
-from pipeline.images import ImageError
+from pipeline.config.params import read_params
+from pipeline.core import faults, files, resume
+from pipeline.core.errors import ConfigError, SourceError
+from pipeline.data import packing
+from pipeline.data.images import ImageError
+from pipeline.data.raw import Cut, partial
+from pipeline.labels.table import SPLITS, Dataset, Table, write_table
 from pipeline.sources.base import load
-from pipeline.table import SPLITS, Dataset, SourceError, Table, write_table
 from stages import entry
 
 SHOWN = 20  # of many images, this many are named
@@ -37,7 +41,7 @@ def prepare(root: Path, dataset: str) -> None:
         ImageError: pictures cannot be used and stop the run; the message says how to go on.
         SourceError: the raw data is not what the source expects, or a split is empty.
     """
-    source, settings = load(config.load(root / "params.yaml"), dataset)
+    source, settings = load(read_params(root / "params.yaml").settings("prepare", dataset), f"prepare.{dataset}")
 
     # before the lists are read: what changes meanwhile is told by the next check
     raw = source.fingerprint(settings, root)
@@ -45,10 +49,10 @@ def prepare(root: Path, dataset: str) -> None:
     _refuse_an_empty_split(dataset, data.table)
     folder = root / "data" / "prepare" / dataset
     same = {**settings.model_dump(exclude={"bad_images"}), "paths": data.table.paths}
-    print_ = checkpoint.fingerprint([same, packing.stamp(data, raw)], [])
-    place = checkpoint.scratch(root) / f"prepare-{dataset}"
-    checkpoint.sort_out(place, print_, f"prepare {dataset}")
-    with checkpoint.Checkpoint(place / print_) as point:
+    print_ = resume.fingerprint([same, packing.stamp(data, raw)], [])
+    place = resume.scratch(root) / f"prepare-{dataset}"
+    resume.sort_out(place, print_, f"prepare {dataset}")
+    with resume.Checkpoint(place / print_) as point:
         try:
             packed = packing.pack(
                 data,
@@ -64,12 +68,12 @@ def prepare(root: Path, dataset: str) -> None:
         kept = None if data.objects is None else data.objects.take(packed.rows)
         data = replace(data, table=data.table.take(packed.rows), objects=kept)
         _refuse_an_empty_split(dataset, data.table)
-        storage.place(packed.file, folder / "images.h5")
+        files.install(packed.file, folder / "images.h5")
         write_table(folder / "table.h5", data.table, data.objects)
         report = {"dataset": dataset, "source": settings.source, "size": settings.size, "raw_sha256": raw}
-        report |= _report(data, packed, isinstance(settings, layout.Cut))
-        storage.write_json(folder / "report.json", report)
-        storage.write_summary(folder / "summary.md", f"Dataset {dataset}", _summary(report, data.table))
+        report |= _report(data, packed, isinstance(settings, Cut))
+        files.write_json(folder / "report.json", report)
+        files.write_summary(folder / "summary.md", f"Dataset {dataset}", _summary(report, data.table))
         point.discard()
 
 
@@ -120,14 +124,14 @@ def _workers() -> int | None:
     """
     text = os.environ.get("SPML_WORKERS", "")
     if text and not text.isdecimal():
-        raise config.ConfigError(f"SPML_WORKERS={text!r} is no whole number")
+        raise ConfigError(f"SPML_WORKERS={text!r} is no whole number")
     return int(text) if text else None
 
 
 def _report(data: Dataset, packed: packing.Packed, published: bool) -> dict[str, Any]:
     """Return what report.json says beside the settings, of data whose labels papers draw or of others."""
     table = data.table
-    splits, warnings = {}, [*data.report.get("warnings", []), *layout.partial(table)]
+    splits, warnings = {}, [*data.report.get("warnings", []), *partial(table)]
     support = {}
     for name in SPLITS:
         rows = table.rows(name)
@@ -147,17 +151,17 @@ def _report(data: Dataset, packed: packing.Packed, published: bool) -> dict[str,
                 f"{name} has no positive of {', '.join(absent)}: their average precision is undefined there"
             )
         if bare := splits[name]["without_positive"]:
-            warnings.append(f"{name}: {complaints.number(bare, 'image')} without a positive label")
+            warnings.append(f"{name}: {faults.number(bare, 'image')} without a positive label")
     if packed.unusable:
-        left = f"{complaints.number(len(packed.unusable), 'image')} left out, since files cannot be used"
+        left = f"{faults.number(len(packed.unusable), 'image')} left out, since files cannot be used"
         others = "; a published draw of labels is that of the whole list, so these labels are others"
         warnings.append(left + others if published else left)
     duplicates = _duplicates(table, packed.duplicates)
     if duplicates["across_splits"]:
-        across = complaints.number(duplicates["across_splits"], "group")
+        across = faults.number(duplicates["across_splits"], "group")
         warnings.append(f"{across} of equal pictures across splits: test is not unseen")
     if duplicates["with_different_labels"]:
-        differ = complaints.number(duplicates["with_different_labels"], "group")
+        differ = faults.number(duplicates["with_different_labels"], "group")
         warnings.append(f"{differ} of equal pictures with different labels")
     many = sorted((group for group in packed.duplicates if len(group) >= MANY), key=len, reverse=True)
     warnings += [
@@ -166,7 +170,7 @@ def _report(data: Dataset, packed: packing.Packed, published: bool) -> dict[str,
     ]
     for note, words in packing.ODD.items():
         if found := packed.notes.get(note):
-            warnings.append(f"{complaints.number(len(found), 'picture')} {words}")
+            warnings.append(f"{faults.number(len(found), 'picture')} {words}")
     return {
         "read": {key: value for key, value in data.report.items() if key != "warnings"},
         "exhaustive": table.exhaustive,

@@ -6,7 +6,7 @@ leaves summary.json, which Git keeps, and writes summary.partial.json. No torch.
 
 from pathlib import Path
 
-from pipeline import config
+from pipeline.config.params import read_params
 from pipeline.report import page
 from pipeline.report.read import collect
 from stages import entry
@@ -19,7 +19,7 @@ def report(root: Path, partial: bool = False) -> None:
         root: Project root.
         partial: Whether absent files are named in the page instead of refused.
     """
-    page.write(root, collect(root, config.load(root / "params.yaml"), partial), partial)
+    page.write(root, collect(root, read_params(root / "params.yaml"), partial), partial)
 
 
 if __name__ == "__main__":

@@ -15,9 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from pipeline import config, label_draws, single_positive, storage
-from pipeline.label_draws import Draw
-from pipeline.table import SPLITS, Objects, SourceError, Table, read_objects, read_table
+from pipeline.config.params import read_params
+from pipeline.core import files, hdf5
+from pipeline.core.errors import ConfigError, SourceError
+from pipeline.labels import draws, recipe, weights
+from pipeline.labels.draws import Draw
+from pipeline.labels.settings import Simulate
+from pipeline.labels.table import SPLITS, Objects, Table, read_objects, read_table
 from stages import entry
 
 
@@ -35,12 +39,12 @@ def simulate(root: Path, dataset: str) -> None:
         SourceError: training or validation images have no positive and the settings refuse that, or the table of
             weights is faulty.
     """
-    settings = config.load(root / "params.yaml").settings("simulate", dataset)
+    settings = read_params(root / "params.yaml").settings("simulate", dataset)
     file = root / "data" / "prepare" / dataset / "table.h5"
     table = read_table(file)
     if (settings.protocol == "given") == table.exhaustive:
         are, use = ("", "literature or seeded") if table.exhaustive else (" not", "given")
-        raise config.ConfigError(
+        raise ConfigError(
             f"simulate.protocol: {settings.protocol}, but the labels of {dataset} are{are} exhaustive; set it to {use}"
         )
     empty = np.flatnonzero((table.official == 0) & ~table.truth.any(axis=1))
@@ -50,30 +54,30 @@ def simulate(root: Path, dataset: str) -> None:
 
     objects = read_objects(file)
     if settings.protocol == "given":
-        single = everything = negatives = single_positive.given(table.truth, table.scored)
+        single = everything = negatives = recipe.given(table.truth, table.scored)
         draw = Draw(single, (single != 0).astype(np.float64), (single == 1).astype(np.float64))
     else:
-        draw = label_draws.draw(table, settings, label_draws.bias_weights(root, table, objects, settings))
-        everything, negatives = single_positive.label_sets(table.truth, table.scored, draw.observed)
+        draw = draws.draw(table, settings, weights.bias_weights(root, table, objects, settings))
+        everything, negatives = recipe.label_sets(table.truth, table.scored, draw.observed)
 
     if not (draw.observed[table.rows("train")] == 1).any():
         raise SourceError("simulate: no positive is known in the training split: nothing could be learned")
     report = _settings(root, settings) | _report(table, draw, objects, settings)
     folder = root / "data" / "simulate" / dataset
-    with storage.create_hdf5(folder / "observed.h5") as out:
+    with hdf5.create(folder / "observed.h5") as out:
         for name, labels in (("single", draw.observed), ("all", everything), ("negatives", negatives)):
             units = "1 known positive, 0 unknown, -1 known negative"
-            storage.put(out, name, labels, axes="image, class", units=units, compress=True)
-    storage.write_json(folder / "report.json", report)
-    storage.write_summary(folder / "summary.md", f"Observed labels of {dataset}", _summary(report))
+            hdf5.put(out, name, labels, axes="image, class", units=units, compress=True)
+    files.write_json(folder / "report.json", report)
+    files.write_summary(folder / "summary.md", f"Observed labels of {dataset}", _summary(report))
 
 
 # ---------------------------------------------------------------------------------------------- what is told
-def _settings(root: Path, settings: config.Simulate) -> dict[str, Any]:
+def _settings(root: Path, settings: Simulate) -> dict[str, Any]:
     """Return the settings that counted; null for those that the protocol does not read."""
     drawn, bias = settings.protocol != "given", settings.bias.model_dump()
     if settings.bias.kind == "table":
-        bias["file_sha256"] = storage.sha256(settings.bias.path(root))
+        bias["file_sha256"] = files.sha256(settings.bias.path(root))
     return {
         "how": _how(settings),
         "protocol": settings.protocol,
@@ -86,15 +90,15 @@ def _settings(root: Path, settings: config.Simulate) -> dict[str, Any]:
     }
 
 
-def _report(table: Table, draw: Draw, objects: Objects | None, settings: config.Simulate) -> dict[str, Any]:
+def _report(table: Table, draw: Draw, objects: Objects | None, settings: Simulate) -> dict[str, Any]:
     """Return the rest of report.json: counts of all splits; the training split's, the only one that is learned from."""
     train, known = table.rows("train"), settings.protocol != "given"
-    rates = single_positive.false_negative_rate(
+    rates = recipe.false_negative_rate(
         table.truth[train], table.scored[train], draw.observed[train], draw.chance[train]
     )
     uniform = draw.uniform[train]
     fixed = settings.positives.kind == "count"
-    distance, by_chance = label_draws.from_uniform(np.array(rates["observed_positive"]), uniform, fixed)
+    distance, by_chance = draws.from_uniform(np.array(rates["observed_positive"]), uniform, fixed)
     return {
         "rows": {name: _rows(table, draw.observed, table.rows(name)) for name in SPLITS},
         "classes": [
@@ -148,7 +152,7 @@ def _boxes(
     }
 
 
-def _how(settings: config.Simulate) -> str:
+def _how(settings: Simulate) -> str:
     """Return in words what stays known."""
     if settings.protocol == "given":
         return (

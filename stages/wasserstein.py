@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from pipeline import config, storage
 from pipeline.audits import wasserstein as separate
-from pipeline.table import Table, read_table
+from pipeline.config.params import TRAINING_STAGES, read_params
+from pipeline.core import files, hdf5
+from pipeline.core.errors import FileError
+from pipeline.labels.table import Table, read_table
 from stages import entry
 
 SPLITS = ("train", "val")  # test has no simulated labels, so nothing there is "unannotated"
@@ -29,12 +31,12 @@ def wasserstein(root: Path, dataset: str, seed: int) -> None:
         dataset: Name of a dataset.
         seed: Training seed.
     """
-    params = config.load(root / "params.yaml")
+    params = read_params(root / "params.yaml")
     table = read_table(root / "data" / "prepare" / dataset / "table.h5")
-    with storage.open_hdf5(root / "data" / "simulate" / dataset / "observed.h5") as file:
+    with hdf5.read(root / "data" / "simulate" / dataset / "observed.h5") as file:
         single = file["single"][()]
     reason = None if table.exhaustive else f"the labels of {dataset} are not exhaustive: what is hidden is not known"
-    planned = [(stage, *run) for stage in config.TRAINING_STAGES for run in params.keys(stage, dataset, seed)]
+    planned = [(stage, *run) for stage in TRAINING_STAGES for run in params.keys(stage, dataset, seed)]
     runs: list[dict[str, Any]] = []
     epochs: list[dict[str, Any]] = []
     class_epochs: list[dict[str, Any]] = []
@@ -54,41 +56,41 @@ def wasserstein(root: Path, dataset: str, seed: int) -> None:
 
     record = {"dataset": dataset, "seed": seed, "truth": not reason, "classes": list(table.classes), "runs": runs}
     folder = root / "analyses" / "wasserstein" / f"{dataset}-{seed}"
-    storage.write_json(folder / "wasserstein.json", record)
-    storage.write_tsv(
+    files.write_json(folder / "wasserstein.json", record)
+    files.write_tsv(
         folder / "per_class.tsv",
         [row for run in runs if not reason for row in _class_rows(run, table.classes)],
         ["stage", "key", "method", "class", "split", "distance", "n_pos", "n_neg", "reason"],
     )
-    storage.write_tsv(
+    files.write_tsv(
         folder / "epochs.tsv",
         epochs,
         ["stage", "key", "method", "epoch", "selected", "split", "pooled", "mean_over_defined", "reason"],
     )
     columns = ["stage", "key", "method", "epoch", "split", "class", "distance", "n_positive", "n_negative", "reason"]
-    storage.write_tsv(
+    files.write_tsv(
         folder / "class_epochs.tsv", [{name: row[name] for name in columns} for row in class_epochs], columns
     )
     title = f"Wasserstein separation of {dataset}, seed {seed}"
-    storage.write_summary(folder / "summary.md", title, _summary(record, table))
+    files.write_summary(folder / "summary.md", title, _summary(record, table))
 
 
 def _measure(path: Path, table: Table, single: np.ndarray) -> tuple[dict[str, Any], list[tuple[dict, dict]]]:
     """Return a run's entry of wasserstein.json, and (``epoch``, ``selected``, ``split``; separation) of kept epochs.
 
     Raises:
-        StorageError: The run's logits do not fit the table.
+        FileError: The run's logits do not fit the table.
     """
     run: dict[str, Any] = {}
     by_epoch = []
-    with storage.open_hdf5(path) as file:
+    with hdf5.read(path) as file:
         run["epoch"] = chosen = int(file.attrs["epoch"])
         for split in SPLITS:
             rows = table.rows(split)
             truth, known, scored = table.truth[rows], single[rows], table.scored[rows]
             logits = file[split][()]
             if logits.shape != truth.shape:
-                raise storage.StorageError(
+                raise FileError(
                     f"{path}: `{split}` is {logits.shape}, the table asks for {truth.shape}; run that stage again"
                 )
             run[split] = separate.separation(logits, truth, known, scored)

@@ -40,6 +40,6 @@ def project(repository: Path, root: Path, profile: str = "default") -> None:
     shutil.copy(root / "profiles/default.yaml", root / "params.yaml")
     run(root, "git", "init", "-q")
     if profile != "default":
-        run(root, sys.executable, "-m", "stages.profile", profile, "--force")
+        run(root, sys.executable, "-m", "pipeline.cli", "profile", profile, "--force")
     run(root, "git", "add", ".")
     run(root, "git", "commit", "-qm", "copy")

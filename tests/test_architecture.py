@@ -1,4 +1,4 @@
-"""What the layout promises: imports run strictly downward, one reader and writer of files, no method known by name."""
+"""What the layout promises: imports run downward from room to room, one reader and writer of files."""
 
 import ast
 import graphlib
@@ -8,31 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.methods import base
+from pipeline.methods.shared import base
 
-ORDER = """
-    storage config seeds batch cells metrics single_positive
-    table parts.* json_lists profiles
-    complaints
-    layout
-    label_draws
-    own_data
-    images checkpoint augment sources.* methods.base networks.small networks.linear networks.label_transformer
-    inputs packing networks.backbone networks.boosted networks.label_embedding networks.bottleneck
-    networks.network
-    features pretrain comparable methods.*
-    train evaluate search
-    audits.* show catalogue own_profile check_data
-    report.*
-    cli
-    stages.entry stages.problem
-    stages.training
-    stages.*
-"""
-"""A module may import those of earlier lines only. A line is a level of the library, or a step within one."""
-
-COMPONENT = "pipeline.report."
-"""One part in several files, which may import each other without a cycle."""
+LEVELS = (
+    {"core"},
+    {"labels", "networks"},
+    {"data", "methods", "audits"},
+    {"sources", "training"},
+    {"config"},
+    {"report"},
+    {"cli"},
+    {"stages"},
+)
+"""Rooms by level: a room imports from lower levels only."""
+EXCEPTIONS = {("methods", "pipeline.networks.interface")}  # what a network answers, all that a method sees of it
+MOST_ARROWS = 50
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = sorted(path for folder in ("pipeline", "stages") for path in (ROOT / folder).rglob("*.py"))
@@ -44,21 +34,21 @@ def module(path: Path) -> str:
 
 MODULES = {module(path): path for path in FILES}
 TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
-ROWS = [line.split() for line in ORDER.strip().splitlines()]
 
 
-def row(name: str) -> int:
-    """Number of the line of ORDER that names a module, by itself or by its folder's ``*``."""
-    short = name.removeprefix("pipeline.")
-    for wanted in (short, short.rpartition(".")[0] + ".*"):
-        for number, names in enumerate(ROWS):
-            if wanted in names:
-                return number
-    raise AssertionError(f"{name} is on no line of ORDER: say at which level it belongs")
+def room(name: str) -> str:
+    """Return the room of a module."""
+    parts = name.split(".")
+    return parts[1] if parts[0] == "pipeline" and len(parts) > 1 else parts[0]
+
+
+def level(name: str) -> int:
+    """Return the number of a module's level."""
+    return next(number for number, rooms in enumerate(LEVELS) if room(name) in rooms)
 
 
 def imported(tree: ast.Module) -> Iterator[str]:
-    """Modules of ours that a module imports anywhere, also within functions."""
+    """Yield the modules of ours that a module imports anywhere, also within functions."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in MODULES)
@@ -71,7 +61,7 @@ def imported(tree: ast.Module) -> Iterator[str]:
 
 
 def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
-    """Calls with the dotted name of what is called."""
+    """Yield calls with the dotted name of what is called."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             yield ast.unparse(node.func), node
@@ -81,32 +71,46 @@ def is_package(name: str) -> bool:
     return MODULES[name].name == "__init__.py"
 
 
+def test_the_library_is_rooms_and_nothing_else() -> None:
+    loose = [path.name for path in (ROOT / "pipeline").glob("*.py")]
+    assert loose == ["__init__.py"]
+    assert {room(name) for name in MODULES} - {"pipeline"} == set().union(*LEVELS)
+
+
 @pytest.mark.parametrize("name", [name for name in MODULES if not is_package(name)])
 def test_imports_run_strictly_downward(name: str) -> None:
-    for other in set(imported(TREES[name])):
-        if not is_package(other) and not (name.startswith(COMPONENT) and other.startswith(COMPONENT)):
-            assert row(other) < row(name), f"{name} imports {other}, which is not below it"
+    for other in set(imported(TREES[name])) - {"pipeline"}:
+        if room(other) == room(name):
+            continue
+        assert level(other) < level(name) or (room(name), other) in EXCEPTIONS, f"{name} imports {other}, not below it"
 
 
-def test_the_component_has_no_cycle() -> None:
-    parts = [name for name in MODULES if name.startswith(COMPONENT)]
+def test_few_rooms_know_each_other() -> None:
+    arrows = {(room(name), room(other)) for name, tree in TREES.items() for other in imported(tree)}
+    assert (
+        len({(one, other) for one, other in arrows if one != other and "pipeline" not in (one, other)}) <= MOST_ARROWS
+    )
+
+
+@pytest.mark.parametrize("inside", sorted(set().union(*LEVELS)))
+def test_no_room_has_a_cycle(inside: str) -> None:
+    parts = [name for name in MODULES if room(name) == inside and not is_package(name)]
     graph = {name: {other for other in imported(TREES[name]) if other in parts} for name in parts}
     graphlib.TopologicalSorter(graph).prepare()  # CycleError names the cycle
 
 
-def test_every_line_of_the_order_is_a_module() -> None:
-    for short in (short for names in ROWS for short in names):
-        full = short if short.startswith("stages.") else f"pipeline.{short}"
-        found = any(name.startswith(full[:-1]) for name in MODULES) if full.endswith("*") else full in MODULES
-        assert found, f"{short} is no module"
+def test_methods_and_sources_do_not_import_each_other() -> None:
+    for name, tree in TREES.items():
+        if name.startswith("pipeline.methods.") and not name.startswith("pipeline.methods.shared"):
+            of_methods = {other for other in imported(tree) if room(other) == "methods"}
+            assert all(other.startswith("pipeline.methods.shared") for other in of_methods), name
 
 
-def test_packages_import_nothing() -> None:
+def test_a_package_holds_one_sentence() -> None:
     for name, path in MODULES.items():
         if is_package(name):
-            assert path.read_text() == "", (
-                f"{path} must be empty: whatever it imports would be in every stage's closure"
-            )
+            (door,) = TREES[name].body  # whatever it imports would be in every stage's closure
+            assert isinstance(door, ast.Expr) and len(str(ast.get_docstring(TREES[name])).splitlines()) == 1, path
 
 
 def test_only_methods_and_sources_are_imported_by_computed_name() -> None:
@@ -117,22 +121,20 @@ def test_only_methods_and_sources_are_imported_by_computed_name() -> None:
                 assert re.fullmatch(r"f'pipeline\.(methods|sources)\.\{name\}'", ast.unparse(node.args[0])), name
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in MODULES if n.startswith("stages.") or n.endswith((".train", ".evaluate", ".search"))]
-)
+@pytest.mark.parametrize("name", [n for n in MODULES if room(n) in ("stages", "training")])
 def test_no_method_is_known_by_name(name: str) -> None:
     stages = {path.stem for path in (ROOT / "stages").glob("*.py")}
     methods = set(base.names()) - stages  # `lac` names a stage too
     tree = TREES[name]
     strings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} & methods
     assert not strings, f"{name} has a case for {', '.join(map(str, strings))}"
-    modules = {other for other in imported(tree) if other.startswith("pipeline.methods.")} - {"pipeline.methods.base"}
+    modules = {other for other in imported(tree) if re.fullmatch(r"pipeline\.methods\.(?!shared)\w+", other)}
     assert not modules, f"{name} imports {', '.join(modules)}"
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_files_between_stages_go_through_storage(name: str) -> None:
-    if name == "pipeline.storage":
+def test_files_between_stages_go_through_core(name: str) -> None:
+    if name in ("pipeline.core.files", "pipeline.core.hdf5"):
         return
     for called, _ in calls(TREES[name]):
         assert called not in ("h5py.File", "File", "torch.save", "torch.load", "np.save", "np.load"), (
@@ -149,7 +151,7 @@ def test_what_is_forbidden(name: str) -> None:
         for top in (each.split(".")[0] for each in modules):
             assert top != "yaml", "PyYAML reads 1e-5 as text and no as False; DVC does not"
             assert top not in ("dill", "joblib", "cloudpickle"), "pickles run code when they are read"
-            assert top != "pickle" or name == "pipeline.storage", "storage only names pickle's error"
+            assert top != "pickle" or name == "pipeline.core.files", "files only names pickle's error"
     for called, node in calls(tree):
         keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
         words = [ast.unparse(argument) for argument in node.args] + list(keywords.values())
@@ -164,18 +166,20 @@ def test_what_is_forbidden(name: str) -> None:
 
 
 FAULTS = {
-    "upward": ("pipeline.cells", "from pipeline.train import train"),
-    "sideways": ("pipeline.methods.an", "def f():\n    from pipeline.methods import em"),
-    "method": ("pipeline.train", "if name == 'em_apl': pass"),
+    "upward": ("pipeline.core.seeds", "from pipeline.training.loop import train"),
+    "sideways": ("pipeline.networks.linear", "def f():\n    from pipeline.labels import table"),
+    "methods": ("pipeline.methods.an", "def f():\n    from pipeline.methods import em"),
+    "method": ("pipeline.training.loop", "if name == 'em_apl': pass"),
     "writer": ("stages.audit", "import h5py\nh5py.File('x', 'w')"),
     "yaml": ("stages.audit", "import yaml\nyaml.safe_load('')"),
-    "load": ("pipeline.storage", "torch.load(path)"),
-    "pickle": ("pipeline.storage", "pickle.loads(data)"),
-    "bce": ("pipeline.cells", "F.binary_cross_entropy(p, y)"),
-    "squeeze": ("pipeline.cells", "x.squeeze()"),
-    "append": ("pipeline.storage", "h5py.File(path, mode='r+')"),
-    "dynamic": ("pipeline.search", "importlib.import_module(name)"),
-    "cycle": ("pipeline.report.collect", "from pipeline.report import page"),
+    "load": ("pipeline.core.files", "torch.load(path)"),
+    "pickle": ("pipeline.core.files", "pickle.loads(data)"),
+    "bce": ("pipeline.methods.shared.cells", "F.binary_cross_entropy(p, y)"),
+    "squeeze": ("pipeline.methods.shared.cells", "x.squeeze()"),
+    "append": ("pipeline.core.hdf5", "h5py.File(path, mode='r+')"),
+    "dynamic": ("pipeline.training.search", "importlib.import_module(name)"),
+    "cycle": ("pipeline.core.errors", "from pipeline.core import files"),
+    "door": ("pipeline.core", "from pipeline.core import files"),
 }
 
 
@@ -186,10 +190,12 @@ def test_each_of_these_tests_can_fail(fault: str, monkeypatch: pytest.MonkeyPatc
     tests = {
         "upward": lambda: test_imports_run_strictly_downward(name),
         "sideways": lambda: test_imports_run_strictly_downward(name),
+        "methods": test_methods_and_sources_do_not_import_each_other,
         "method": lambda: test_no_method_is_known_by_name(name),
-        "writer": lambda: test_files_between_stages_go_through_storage(name),
+        "writer": lambda: test_files_between_stages_go_through_core(name),
         "dynamic": test_only_methods_and_sources_are_imported_by_computed_name,
-        "cycle": test_the_component_has_no_cycle,
+        "cycle": lambda: test_no_room_has_a_cycle("core"),
+        "door": test_a_package_holds_one_sentence,
     }
-    with pytest.raises((AssertionError, graphlib.CycleError)):
+    with pytest.raises((AssertionError, ValueError, graphlib.CycleError)):
         tests.get(fault, lambda: test_what_is_forbidden(name))()

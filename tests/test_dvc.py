@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.methods import base
+from pipeline.methods.shared import base
 from tests import copies
 
 pytestmark = pytest.mark.slow
@@ -170,9 +170,10 @@ def test_an_import_in_a_function_is_seen(unrun: Path, tmp_path: Path) -> None:
     audit = next(stage for stage in resolve(root) if stage.kind == "audit")
     file = root / "stages/audit.py"
     file.write_text(
-        file.read_text() + "\n\ndef late():\n    from pipeline.cells import cell_risk\n    return cell_risk\n"
+        file.read_text()
+        + "\n\ndef late():\n    from pipeline.methods.shared.cells import cell_risk\n    return cell_risk\n"
     )
-    assert "pipeline/cells.py" in closure(root, audit) - closure(unrun, audit)
+    assert "pipeline/methods/shared/cells.py" in closure(root, audit) - closure(unrun, audit)
 
 
 def test_training_depends_on_its_own_method_only(unrun: Path) -> None:
@@ -197,7 +198,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
     """The tiny project, reproduced and committed. Whoever alters it puts it back."""
     root = tmp_path_factory.mktemp("ran")
     copies.project(repository, root, "tiny")
-    copies.run(root, sys.executable, "-m", "stages.check")
+    copies.run(root, sys.executable, "-m", "pipeline.cli", "check")
     copies.run(root, "dvc", "repro", PYTHONHASHSEED="1")
     copies.run(root, "git", "add", "-A")
     copies.run(root, "git", "commit", "-qm", "reproduced")
@@ -339,7 +340,7 @@ def restored(ran: Path) -> Iterator[Path]:
     for path, data in kept.items():
         path.write_bytes(data)
     (ran / "dvc.lock").write_bytes(lock)
-    copies.run(ran, sys.executable, "-m", "stages.check", "--remove-leftovers")
+    copies.run(ran, sys.executable, "-m", "pipeline.cli", "check", "--remove-leftovers")
     copies.run(ran, "dvc", "checkout", "-q")
 
 
@@ -373,7 +374,7 @@ def test_a_new_method_runs_itself_and_nothing_of_the_others(restored: Path) -> N
         ("  finetune: [em_apl]", "  finetune: [em_apl, brand_new]"),
         ("  # ---- oracles", "  brand_new:\n    default: {floor: 0.0}\n  # ---- oracles"),
     )
-    copies.run(root, sys.executable, "-m", "stages.check")
+    copies.run(root, sys.executable, "-m", "pipeline.cli", "check")
     mine = {f"{stage}@digits-brand_new-0" for stage in ("linear_init", "finetune")}
     assert stale_runs(root) == mine
     before = content(root, ["runs"])

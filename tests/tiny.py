@@ -6,11 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline import config
-from pipeline.batch import Problem
-from pipeline.inputs import FeatureInputs, ImageInputs
-from pipeline.methods import base
+from pipeline.core.strict import merge
+from pipeline.methods.shared import base
+from pipeline.methods.shared.problem import Problem
 from pipeline.networks.network import Network
+from pipeline.training.inputs import FeatureInputs, ImageInputs
+from pipeline.training.settings import StrongView, Training
 
 C, D, SIDE = 3, 4, 16
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.25)
@@ -50,12 +51,12 @@ BLOCK: dict[str, Any] = {
 """A training stage: SGD on a linear head, two epochs, nothing else."""
 
 
-def training(**changes: Any) -> config.Training:
-    return config.Training.model_validate(config.merge(BLOCK, changes))
+def training(**changes: Any) -> Training:
+    return Training.model_validate(merge(BLOCK, changes))
 
 
-def strong() -> config.StrongView:
-    return config.StrongView.model_validate(STRONG)
+def strong() -> StrongView:
+    return StrongView.model_validate(STRONG)
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:

@@ -1,0 +1,1 @@
+"""Figures from arrays, without torch but for landscapes; imports core and labels."""

@@ -18,9 +18,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from pipeline.cells import Cells, focal_present, log_absent
-from pipeline.config import Strict
-from pipeline.methods.base import Method
+from pipeline.core.strict import Strict
+from pipeline.methods.shared.base import Method
+from pipeline.methods.shared.cells import Cells, focal_present, log_absent
 
 
 class Settings(Strict):

@@ -27,10 +27,10 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from pipeline.batch import Problem
-from pipeline.cells import Cells, in_float32, log_absent, log_present, rounded_share
-from pipeline.config import Strict
-from pipeline.methods.base import Method
+from pipeline.core.strict import Strict
+from pipeline.methods.shared.base import Method
+from pipeline.methods.shared.cells import Cells, in_float32, log_absent, log_present, rounded_share
+from pipeline.methods.shared.problem import Problem
 
 
 class Settings(Strict):

@@ -21,11 +21,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 from torch import Tensor
 
-from pipeline.batch import Outputs, Problem
-from pipeline.cells import Cells
-from pipeline.config import Strict
-from pipeline.methods.base import Method
-from pipeline.parts.past import PastPredictions
+from pipeline.core.strict import Strict
+from pipeline.methods.shared.base import Method
+from pipeline.methods.shared.cells import Cells
+from pipeline.methods.shared.past import PastPredictions
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 
 
 class Settings(Strict):

@@ -28,10 +28,18 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from pipeline.cells import Cells, entropy, focal_present, hill_absent, log_absent, log_present, power_present
-from pipeline.config import Strict
-from pipeline.methods.base import Method
-from pipeline.parts.schedules import ConstantBelief, ConstantWeight, GaussianWeight, Pair, between
+from pipeline.core.strict import Strict
+from pipeline.methods.shared.base import Method
+from pipeline.methods.shared.cells import (
+    Cells,
+    entropy,
+    focal_present,
+    hill_absent,
+    log_absent,
+    log_present,
+    power_present,
+)
+from pipeline.methods.shared.schedules import ConstantBelief, ConstantWeight, GaussianWeight, Pair, between
 
 NonNegative = Annotated[float, Field(ge=0)]
 Probability = Annotated[float, Field(ge=0, le=1)]

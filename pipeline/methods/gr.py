@@ -28,11 +28,12 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from pipeline.batch import Problem
-from pipeline.cells import Cells, power_present, rounded_share
-from pipeline.config import ConfigError, Strict
-from pipeline.methods.base import Method
-from pipeline.parts.schedules import ConstantBelief, ConstantWeight, GaussianWeight, Pair, between
+from pipeline.core.errors import ConfigError
+from pipeline.core.strict import Strict
+from pipeline.methods.shared.base import Method
+from pipeline.methods.shared.cells import Cells, power_present, rounded_share
+from pipeline.methods.shared.problem import Problem
+from pipeline.methods.shared.schedules import ConstantBelief, ConstantWeight, GaussianWeight, Pair, between
 
 NonNegative = Annotated[float, Field(ge=0)]
 

@@ -26,11 +26,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from pipeline.batch import Outputs, Problem
-from pipeline.cells import Cells, assume_negative
-from pipeline.config import Strict
-from pipeline.methods.base import Method
-from pipeline.parts.consistency import confident, confident_labels, consistency, consistency_cells
+from pipeline.core.strict import Strict
+from pipeline.methods.shared.base import Method
+from pipeline.methods.shared.cells import Cells, assume_negative
+from pipeline.methods.shared.consistency import confident, confident_labels, consistency, consistency_cells
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 
 
 class Settings(Strict):

@@ -28,10 +28,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from pipeline.batch import Outputs, Problem
-from pipeline.cells import Cells, cell_risk, focal_present
-from pipeline.config import ConfigError, Strict
-from pipeline.methods.base import Method
+from pipeline.core.errors import ConfigError
+from pipeline.core.strict import Strict
+from pipeline.methods.shared.base import Method
+from pipeline.methods.shared.cells import Cells, cell_risk, focal_present
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 
 
 class Settings(Strict):

@@ -17,10 +17,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 from torch import Tensor
 
-from pipeline.cells import Cells, log_cells
-from pipeline.config import Strict
-from pipeline.methods.base import Method
-from pipeline.parts.large_losses import large_losses
+from pipeline.core.strict import Strict
+from pipeline.methods.shared.base import Method
+from pipeline.methods.shared.cells import Cells, log_cells
+from pipeline.methods.shared.large_losses import large_losses
 
 
 class Settings(Strict):

@@ -17,9 +17,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from pipeline.cells import Cells, log_absent, log_present
-from pipeline.config import Strict
-from pipeline.methods.base import Method
+from pipeline.core.strict import Strict
+from pipeline.methods.shared.base import Method
+from pipeline.methods.shared.cells import Cells, log_absent, log_present
 
 
 class Settings(Strict):

@@ -20,11 +20,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from pipeline.batch import Outputs, Problem
-from pipeline.cells import Cells, in_float32, log_cells, rounded_share
-from pipeline.config import Strict
-from pipeline.methods.base import Method
+from pipeline.core.strict import Strict
+from pipeline.methods.shared.base import Method
+from pipeline.methods.shared.cells import Cells, in_float32, log_cells, rounded_share
+from pipeline.methods.shared.problem import Problem
 from pipeline.networks.bottleneck import log_deviation
+from pipeline.networks.interface import Outputs
 
 
 class Settings(Strict):

@@ -15,9 +15,9 @@ from typing import Annotated
 from pydantic import Field
 from torch import Tensor
 
-from pipeline.cells import Cells, log_cells
-from pipeline.config import Strict
-from pipeline.methods.base import Method
+from pipeline.core.strict import Strict
+from pipeline.methods.shared.base import Method
+from pipeline.methods.shared.cells import Cells, log_cells
 
 
 class Settings(Strict):

@@ -16,11 +16,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 from torch import Tensor
 
-from pipeline.batch import Outputs
-from pipeline.cells import Cells, assume_negative
-from pipeline.config import Strict
-from pipeline.methods.base import Method
-from pipeline.parts.consistency import confident_labels, consistency, consistency_cells
+from pipeline.core.strict import Strict
+from pipeline.methods.shared.base import Method
+from pipeline.methods.shared.cells import Cells, assume_negative
+from pipeline.methods.shared.consistency import confident_labels, consistency, consistency_cells
+from pipeline.networks.interface import Outputs
 
 
 class Settings(Strict):

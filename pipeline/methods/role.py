@@ -24,10 +24,11 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from pipeline.batch import Outputs, Problem
-from pipeline.cells import Cells, log_absent, log_cells, log_present
-from pipeline.config import Strict
-from pipeline.methods.base import Method
+from pipeline.core.strict import Strict
+from pipeline.methods.shared.base import Method
+from pipeline.methods.shared.cells import Cells, log_absent, log_cells, log_present
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 
 SPREAD = log(0.6 / 0.4)
 PINNED = log(0.995 / 0.005)

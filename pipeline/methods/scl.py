@@ -34,12 +34,14 @@ from pydantic import Field
 from torch import Tensor
 from tqdm import tqdm
 
-from pipeline import storage
-from pipeline.batch import Outputs, Problem
-from pipeline.cells import Cells
-from pipeline.config import ConfigError, Strict
-from pipeline.methods.base import Method
-from pipeline.parts.past import PastPredictions
+from pipeline.core import hdf5
+from pipeline.core.errors import ConfigError
+from pipeline.core.strict import Strict
+from pipeline.methods.shared.base import Method
+from pipeline.methods.shared.cells import Cells
+from pipeline.methods.shared.past import PastPredictions
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 
 UNCOVERED = 0.0
 """Heat of a cell that no crop has covered; a new file is full of it."""
@@ -97,7 +99,7 @@ class ConsistentMaps(Method):
         if need - held > free:
             raise ConfigError(f"{line}; set SPML_SCRATCH to a larger disk, or lower `size`")
         tqdm.write(line)
-        self.heat = [storage.open_array(path, shape, "float32") for path in paths]
+        self.heat = [hdf5.open_array(path, shape, "float32") for path in paths]
 
     def flush(self) -> None:
         """Carry over the heat of rows that the epoch left out, and write its file through."""

@@ -33,10 +33,12 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.batch import Outputs, Problem
-from pipeline.cells import Cells, assume_negative, assumed_weight, floored, log_absent, log_present
-from pipeline.config import ConfigError, Strict
-from pipeline.methods.base import Method
+from pipeline.core.errors import ConfigError
+from pipeline.core.strict import Strict
+from pipeline.methods.shared.base import Method
+from pipeline.methods.shared.cells import Cells, assume_negative, assumed_weight, floored, log_absent, log_present
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 
 FLOOR = 1e-6
 """Least std, a and b; also what the tabular form adds to d and 1 - d."""

@@ -19,9 +19,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from pipeline.cells import Cells, focal_present, hill_absent, rounded_share
-from pipeline.config import Strict
-from pipeline.methods.base import Method
+from pipeline.core.strict import Strict
+from pipeline.methods.shared.base import Method
+from pipeline.methods.shared.cells import Cells, focal_present, hill_absent, rounded_share
 
 
 class Settings(Strict):

@@ -16,10 +16,11 @@ from typing import Annotated
 from pydantic import Field
 from torch import Tensor
 
-from pipeline.batch import Problem
-from pipeline.cells import Cells, assumed_weight, log_cells
-from pipeline.config import ConfigError, Strict
-from pipeline.methods.base import Method
+from pipeline.core.errors import ConfigError
+from pipeline.core.strict import Strict
+from pipeline.methods.shared.base import Method
+from pipeline.methods.shared.cells import Cells, assumed_weight, log_cells
+from pipeline.methods.shared.problem import Problem
 
 
 class Settings(Strict):

@@ -1,0 +1,1 @@
+"""Backbones, heads and what they answer; imports core."""

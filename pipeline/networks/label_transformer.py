@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.config import ConfigError
+from pipeline.core.errors import ConfigError
 
 
 class LabelTransformer(nn.Module):

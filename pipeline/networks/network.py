@@ -7,13 +7,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from pipeline import storage
-from pipeline.config import HEAD_GIVES, ConfigError
+from pipeline.core import files
+from pipeline.core.errors import ConfigError
 from pipeline.networks import backbone as backbones
 from pipeline.networks.boosted import BoostedHead
 from pipeline.networks.bottleneck import BottleneckHead
 from pipeline.networks.label_embedding import LabelEmbeddingHead
 from pipeline.networks.linear import LinearHead
+from pipeline.networks.settings import HEAD_GIVES
 
 
 class Network(nn.Module):
@@ -149,7 +150,7 @@ def restore(path: str | Path) -> Network:
     Returns:
         The network in eval mode.
     """
-    content = storage.read_torch(path)
+    content = files.read_torch(path)
     with torch.random.fork_rng(devices=[]):  # building draws weights that are overwritten at once
         network = Network(content["architecture"])
     network.load_state_dict(content["state"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from pipeline.config import TRAINING_STAGES
+from pipeline.config.params import TRAINING_STAGES
 from pipeline.report import figures
 from pipeline.report.frames import BASELINE, ORACLES, Arm, Results, arms_of, measure
 from pipeline.report.read import Collected

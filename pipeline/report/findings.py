@@ -7,7 +7,7 @@ import pandas as pd
 from pipeline.report import frames
 from pipeline.report.frames import BASELINE, CEILING, ORACLES, Arm, Results
 from pipeline.report.read import Dataset
-from pipeline.report.text import label, marked, plus_minus, say, signed, spread_of
+from pipeline.report.text import label, marked, say, signed, spread_of
 
 LEVEL = 0.05
 """Points of mAP below which one decimal shows no difference."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pipeline.config import TRAINING_STAGES
+from pipeline.labels.table import SPLITS
 from pipeline.report.read import (
     AUDIT,
     AUDITED,
@@ -26,7 +26,6 @@ from pipeline.report.read import (
     Run,
     planned,
 )
-from pipeline.table import SPLITS
 
 ARM = ["stage", "method", "variant"]
 """Columns that tell the arms of a dataset apart."""

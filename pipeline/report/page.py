@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline import storage
+from pipeline.core import files
 from pipeline.report import frames
 from pipeline.report.context import Files, Page, Part
 from pipeline.report.findings import caution, findings
@@ -117,19 +117,19 @@ def write(root: Path, collected: Collected, partial: bool = False) -> Report:
     report = build(collected)
     folder = root / "report"
     for name, image in report.files.figures.items():
-        storage.write_bytes(folder / "figures" / f"{name}.png", image)
+        files.write_bytes(folder / "figures" / f"{name}.png", image)
     for name, frame in report.files.tables.items():
-        storage.write_tsv(folder / "tables" / f"{name}.tsv", frames.records(frame))
+        files.write_tsv(folder / "tables" / f"{name}.tsv", frames.records(frame))
     for kind, names in (("figures/*.png", report.files.figures), ("tables/*.tsv", report.files.tables)):
         (folder / kind).parent.mkdir(parents=True, exist_ok=True)  # an out of the stage, even without runs
         for path in folder.glob(kind):
             if path.stem not in names:
                 path.unlink()
     if partial:
-        storage.write_json(folder / "summary.partial.json", report.summary)
+        files.write_json(folder / "summary.partial.json", report.summary)
     else:
-        storage.write_json(folder / "summary.json", report.summary)
+        files.write_json(folder / "summary.json", report.summary)
         (folder / "summary.partial.json").unlink(missing_ok=True)
-    storage.write_text(folder / "index.html", report.html)
-    storage.write_text(folder / "summary.md", report.markdown)
+    files.write_text(folder / "index.html", report.html)
+    files.write_text(folder / "summary.md", report.markdown)
     return report

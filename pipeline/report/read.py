@@ -14,10 +14,12 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from pipeline import storage
-from pipeline.config import TRAINING_STAGES, KeptCount, Params
-from pipeline.images import Pixels
-from pipeline.table import Table, read_table
+from pipeline.config.params import TRAINING_STAGES, Params
+from pipeline.core import files, hdf5
+from pipeline.core.errors import FileError
+from pipeline.data.images import Pixels
+from pipeline.labels.settings import KeptCount
+from pipeline.labels.table import Table, read_table
 
 T = TypeVar("T")
 SCORED = ("val", "test")
@@ -226,7 +228,7 @@ def number(text: str | None) -> float | None:
 
 def _frame(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
     """Return a TSV as a frame of numbers (NaN: empty) and words; of a table without rows, the columns asked for."""
-    rows = storage.read_tsv(path)
+    rows = files.read_tsv(path)
     if not rows:
         return pd.DataFrame(columns=list(columns))
     for column in columns:
@@ -250,7 +252,7 @@ class _Reader:
         full = self.root / path
         try:
             return read(full)
-        except storage.StorageError as error:
+        except FileError as error:
             reason = str(error)
         except (ValueError, KeyError, TypeError) as error:
             reason = f"not in the expected form ({type(error).__name__}: {error})"
@@ -265,7 +267,7 @@ class _Reader:
 
 
 def _metrics(path: Path) -> dict[str, Any]:
-    record = storage.read_json(path)
+    record = files.read_json(path)
     for split in SCORED:
         for key in (*_SCORES, "classes_present"):
             if key not in record[split]:
@@ -284,7 +286,7 @@ def _run(reader: _Reader, plan: Planned) -> Run | None:
     by_epoch = reader.table(f"{folder}/epochs.tsv", "epoch", "val_map", "loss")
     by_class = reader.table(f"{folder}/per_class.tsv", "class", "ap_test")
     search = reader.table(f"{folder}/search.tsv", "learning_rate")
-    provenance = reader.get(storage.read_json, f"{folder}/provenance.json")
+    provenance = reader.get(files.read_json, f"{folder}/provenance.json")
     if metrics is None or by_epoch is None or by_class is None or search is None or provenance is None:
         return None
     settings, rate = provenance.get("settings", {}), metrics["learning_rate"]
@@ -311,7 +313,7 @@ def _run(reader: _Reader, plan: Planned) -> Run | None:
 
 
 def _landscape(path: Path, dataset: str, method: str, seed: int) -> Landscape:
-    with storage.open_hdf5(path) as file:
+    with hdf5.read(path) as file:
         names = ("offsets_1d", "loss_1d", "offsets_2d", "loss_2d")
         arrays = {name: np.asarray(file[name][()], dtype=np.float64) for name in names}  # pyright: ignore
         about = dict(file.attrs)
@@ -321,7 +323,7 @@ def _landscape(path: Path, dataset: str, method: str, seed: int) -> Landscape:
 
 
 def _record(path: Path) -> dict[str, Any]:
-    record = storage.read_json(path)
+    record = files.read_json(path)
     if "truth" not in record:
         raise KeyError("truth")
     return record
@@ -359,9 +361,9 @@ def _dataset(reader: _Reader, params: Params, name: str) -> Dataset:
         name,
         params.settings("report", name).min_support,
         table,
-        reader.get(storage.read_json, f"data/prepare/{name}/report.json"),
-        reader.get(storage.read_json, f"data/simulate/{name}/report.json"),
-        reader.get(storage.read_json, f"weights/{name}/provenance.json"),
+        reader.get(files.read_json, f"data/prepare/{name}/report.json"),
+        reader.get(files.read_json, f"data/simulate/{name}/report.json"),
+        reader.get(files.read_json, f"weights/{name}/provenance.json"),
         params.settings("prepare", name)["source"] in OWN,
         None if table is None else _pictures(reader, f"data/prepare/{name}/images.h5", table),
     )
@@ -379,7 +381,7 @@ def collect(root: Path, params: Params, partial: bool = False) -> Collected:
         The results, and in partial mode the list of what could not be read.
 
     Raises:
-        StorageError: Not ``partial`` and a file is absent or unreadable; the message names it.
+        FileError: Not ``partial`` and a file is absent or unreadable; the message names it.
     """
     reader, grid = _Reader(root), params.grid
     datasets = tuple(_dataset(reader, params, name) for name in grid.datasets)
@@ -397,7 +399,7 @@ def collect(root: Path, params: Params, partial: bool = False) -> Collected:
         lines = [f"{item.path}: {item.reason}" for item in reader.missing[:_NAMED]]
         if len(reader.missing) > _NAMED:
             lines.append(f"and {len(reader.missing) - _NAMED} files more")
-        raise storage.StorageError("\n".join([*lines, "`python -m stages.report --partial` renders what is there"]))
+        raise FileError("\n".join([*lines, "`python -m stages.report --partial` renders what is there"]))
     missing = [*reader.missing, *_not_in_the_grid(params)]
     return Collected(
         params, datasets, tuple(runs), tuple(audits), tuple(wasserstein), tuple(landscapes), tuple(missing)

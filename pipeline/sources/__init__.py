@@ -1,0 +1,1 @@
+"""One file a dataset layout; imports core, labels and data."""

@@ -11,7 +11,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pipeline.config import ConfigError, Params, explain
+from pipeline.core.errors import ConfigError
+from pipeline.core.strict import explain
 
 
 def names() -> list[str]:
@@ -23,25 +24,24 @@ def names() -> list[str]:
     return sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in ("__init__", "base"))
 
 
-def load(params: Params, dataset: str) -> tuple[ModuleType, Any]:
+def load(block: dict[str, Any], key: str) -> tuple[ModuleType, Any]:
     """Find the source of a dataset, and its settings.
 
     Args:
-        params: The checked parameters.
-        dataset: Name of a dataset.
+        block: Settings of `prepare` for a dataset.
+        key: Their dotted path, `prepare.<dataset>`, for messages.
 
     Returns:
-        The source's module, and `prepare.<dataset>` as an object of its `Settings`.
+        The source's module, and the settings as an object of its `Settings`.
 
     Raises:
-        ConfigError: there is no such block, it names no source, or it does not suit the one that it names.
+        ConfigError: it names no source, or does not suit the one that it names.
     """
-    block = params.settings("prepare", dataset)
     name = block.get("source")
     if name not in names():
-        raise ConfigError(f"prepare.{dataset}.source: no source {name!r}; there are {', '.join(names())}")
+        raise ConfigError(f"{key}.source: no source {name!r}; there are {', '.join(names())}")
     source = import_module(f"pipeline.sources.{name}")
     try:
         return source, source.Settings.model_validate(block)
     except ValidationError as error:
-        raise ConfigError(explain(error, f"prepare.{dataset}")) from error
+        raise ConfigError(explain(error, key)) from error

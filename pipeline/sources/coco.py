@@ -19,25 +19,15 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from pipeline import complaints, layout
-from pipeline.complaints import Faults
-from pipeline.json_lists import entries
-from pipeline.single_positive import split_rows, string_order
-from pipeline.table import Dataset, SourceError, Table, relative_path
+from pipeline.core.errors import SourceError
+from pipeline.core.faults import Faults, check_names, class_name, counted, some
+from pipeline.core.text import relative_path
+from pipeline.data import raw
+from pipeline.data.json_lists import entries
+from pipeline.labels.splits import split_rows, string_order
+from pipeline.labels.table import Dataset, Table
 
 PARTS = ("train", "val")  # the official parts; their places are the numbers of `official`
-CLASSES = (
-    *("person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat", "traffic light"),
-    *("fire hydrant", "stop sign", "parking meter", "bench", "bird", "cat", "dog", "horse", "sheep", "cow"),
-    *("elephant", "bear", "zebra", "giraffe", "backpack", "umbrella", "handbag", "tie", "suitcase", "frisbee"),
-    *("skis", "snowboard", "sports ball", "kite", "baseball bat", "baseball glove", "skateboard", "surfboard"),
-    *("tennis racket", "bottle", "wine glass", "cup", "fork", "knife", "spoon", "bowl", "banana", "apple"),
-    *("sandwich", "orange", "broccoli", "carrot", "hot dog", "pizza", "donut", "cake", "chair", "couch"),
-    *("potted plant", "bed", "dining table", "toilet", "tv", "laptop", "mouse", "remote", "keyboard"),
-    *("cell phone", "microwave", "oven", "toaster", "sink", "refrigerator", "book", "clock", "vase", "scissors"),
-    *("teddy bear", "hair drier", "toothbrush"),
-)
-"""Categories in the order of the published files, which is that of their ids."""
 CROWD, OBJECT = 1, 2  # what a cell holds; the greater one wins
 FIELDS: dict[str, dict[str, type]] = {
     "categories": {"id": int, "name": str},
@@ -49,7 +39,7 @@ DEFAULTS = (None, None, 0)  # of those fields, by place: only `iscrowd` may be m
 BOX, SIZE = struct.Struct("4d"), struct.Struct("2d")  # packed, since a list a box takes ten times the memory
 
 
-class Settings(layout.Cut):
+class Settings(raw.Cut):
     """Settings of `prepare.<dataset>` for COCO: a folder with `annotations` and pictures, or one that holds it."""
 
     source: Literal["coco"]
@@ -113,7 +103,7 @@ def read(settings: Settings, root: Path) -> Dataset:
             there twice or points to nothing, categories that differ between the parts. The message names the files and
             the offenders, of all that is wrong.
     """
-    top = layout.raw_folder(settings, root)
+    top = raw.raw_folder(settings, root)
     faults = Faults(top.name)
     found, folders = _find(settings, top, faults)
     parts = {name: part for name, file in found.items() if (part := _part(file, faults)) is not None}
@@ -135,11 +125,11 @@ def read(settings: Settings, root: Path) -> Dataset:
             wanted = list(dict.fromkeys(part.names[row] for row in order[name] if part.names[row]))
             where = f"{name}{settings.year}"
             try:
-                files = layout.match(wanted, layout.pictures(folders[name]), where, settings.bad_images)
+                files = raw.match(wanted, raw.pictures(folders[name]), where, settings.bad_images)
                 on_disk[name] = dict(zip(wanted, files, strict=True))
             except SourceError as error:
                 faults.join(error)
-            warnings += [f"{where}: {told}" for told in layout.left_out(folders[name])]
+            warnings += [f"{where}: {told}" for told in raw.left_out(folders[name])]
     faults.stop()
 
     classes = parts["train"].categories
@@ -169,7 +159,7 @@ def read(settings: Settings, root: Path) -> Dataset:
             "images": len(part.ids),
             "annotations": len(part.rows),
             "kept": len(rows),
-            "without_present_class": complaints.counted(bare[name]),
+            "without_present_class": counted(bare[name]),
             "cells_of_crowds_only": int((cells == CROWD).sum()),
         }
 
@@ -178,10 +168,10 @@ def read(settings: Settings, root: Path) -> Dataset:
         paths=tuple(paths),
         truth=np.concatenate(truth).astype(np.int8),
         scored=np.concatenate(scored),
-        split=layout.split(official, settings),
+        split=raw.split(official, settings),
         official=np.array(official, np.uint8),
     )
-    objects, measured, told = layout.objects(table, *map(np.concatenate, zip(*boxes, strict=True)))
+    objects, measured, told = raw.objects(table, *map(np.concatenate, zip(*boxes, strict=True)))
     warnings += told
     policies = {key: getattr(settings, key) for key in ("year", "unannotated", "crowd", "order", "test_fraction")}
     if settings.test_fraction is not None:
@@ -206,13 +196,13 @@ def fingerprint(settings: Settings, root: Path) -> str:
     Raises:
         SourceError: a folder or file is missing; then the message is that of `read`.
     """
-    top = layout.raw_folder(settings, root)
+    top = raw.raw_folder(settings, root)
     faults = Faults(top.name)
     files, folders = _find(settings, top, faults)
     if faults:
         read(settings, root)  # tells what else is wrong
     faults.stop()
-    return layout.state(
+    return raw.state(
         {file.name: file for file in files.values()},
         {f"{name}{settings.year}": folder for name, folder in folders.items()},
     )
@@ -241,9 +231,7 @@ def _find(settings: Settings, top: Path, faults: Faults) -> tuple[dict[str, Path
     if not bases:
         above = next((folder for folder in top.parents if (folder / first).is_file()), None)
         here = sorted({file.name for depth in ("", "*/") for file in top.glob(f"{depth}annotations/*.json")})
-        hint = (
-            f"it lies inside one, name {above}" if above else f"there are {complaints.some(here) or 'no annotations'}"
-        )
+        hint = f"it lies inside one, name {above}" if above else f"there are {some(here) or 'no annotations'}"
         raise SourceError(f"prepare: root: no {first} in {top}; {hint}")
     files, folders = {}, {}
     around = [folder for folder in (bases[0], *bases[0].parents) if folder.is_relative_to(top)]
@@ -300,8 +288,8 @@ def _part(file: Path, faults: Faults) -> Part | None:
         if not found[key] and not faulty[key]:
             faults.join(SourceError(f"{file.name}: has no list `{key}`, or an empty one"))
 
-    named = [(key, complaints.class_name(name)) for key, name in found["categories"]]
-    complaints.check_names((name for _, name in named), faults, file.name)
+    named = [(key, class_name(name)) for key, name in found["categories"]]
+    check_names((name for _, name in named), faults, file.name)
     refuse("category ids are there twice", _repeated(key for key, _ in named))
     refuse("category names are there twice", _repeated(name for _, name in named))
     refuse("image ids are there twice", _repeated(key for key, _ in found["images"]))

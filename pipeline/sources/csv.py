@@ -12,11 +12,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pipeline import complaints, layout, own_data
-from pipeline.complaints import Faults
-from pipeline.config import Strict
-from pipeline.own_data import WORDS, OwnData, Row
-from pipeline.table import Dataset, SourceError
+from pipeline.core.errors import SourceError
+from pipeline.core.faults import Faults, class_name, some, usable
+from pipeline.core.strict import Strict
+from pipeline.core.text import delimited
+from pipeline.data import own_data, raw
+from pipeline.data.own_data import WORDS, OwnData, Row
+from pipeline.labels.table import Dataset
 
 DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";"}
 VALUES = {"1": "one", "1.0": "one", "0": "zero", "0.0": "zero", "-1": "minus_one", "-1.0": "minus_one", "": "empty"}
@@ -86,15 +88,15 @@ def read(settings: Settings, root: Path) -> Dataset:
         SourceError: the file, a column or a picture is missing, or rows are faulty, the message names line and column;
             or the columns of an exhaustive table say nowhere that a class is absent.
     """
-    folder = layout.raw_folder(settings, root)
+    folder = raw.raw_folder(settings, root)
     file = folder / settings.file
     header, lines = table(file, DELIMITERS[settings.delimiter])
 
     def column(name: str, setting: str) -> int:
-        if complaints.class_name(name) not in header:
-            there = complaints.some([text for text in header if text])
+        if class_name(name) not in header:
+            there = some([text for text in header if text])
             raise SourceError(f"{file.name}: no column {name!r} (prepare: {setting}); there are: {there}")
-        return header.index(complaints.class_name(name))
+        return header.index(class_name(name))
 
     path_at = column(settings.path_column, "path_column")
     split_at = None if settings.split_column is None else column(settings.split_column, "split_column")
@@ -105,13 +107,13 @@ def read(settings: Settings, root: Path) -> Dataset:
         others = {text for place, text in enumerate(header) if place not in (path_at, split_at) and text}
         if classes is None and (odd := sorted(text for text in others if text.lower() in own_data.NO_CLASS)):
             raise SourceError(
-                f"{file.name}: columns would be classes of these names: {complaints.some(odd)}. Where such a column "
+                f"{file.name}: columns would be classes of these names: {some(odd)}. Where such a column "
                 "holds numbers of classes, write their names in it; where it marks a class, give it the name of that "
                 "class; else list the columns that are classes in a profile (prepare: classes)"
             )
         classes = classes or tuple(sorted(others))
         columns = {label: column(label, "classes") for label in classes}
-    if odd := [label for label in columns if not complaints.usable(label)]:
+    if odd := [label for label in columns if not usable(label)]:
         raise SourceError(f"{file.name}: column {odd[0]!r} is no name")
 
     faults = Faults(file.name)
@@ -128,7 +130,7 @@ def read(settings: Settings, root: Path) -> Dataset:
             continue
         if isinstance(labels, Names):
             text = fields[columns[labels.column]]
-            present = tuple(label for part in text.split(labels.separator) if (label := complaints.class_name(part)))
+            present = tuple(label for part in text.split(labels.separator) if (label := class_name(part)))
             absent = ()
         else:
             present, absent = _values(labels, columns, fields, where, faults)
@@ -144,7 +146,7 @@ def read(settings: Settings, root: Path) -> Dataset:
         rows,
         faults,
         classes=classes,
-        found=layout.pictures(folder),
+        found=raw.pictures(folder),
         closed=settings.exhaustive and isinstance(labels, Names),
         exhaustive=settings.exhaustive,
     )
@@ -173,8 +175,8 @@ def fingerprint(settings: Settings, root: Path) -> str:
     Raises:
         SourceError: the folder or the table is missing.
     """
-    folder = layout.raw_folder(settings, root)
-    return layout.state({Path(settings.file).name: folder / settings.file}, {".": folder})
+    folder = raw.raw_folder(settings, root)
+    return raw.state({Path(settings.file).name: folder / settings.file}, {".": folder})
 
 
 def table(file: Path, delimiter: str) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
@@ -192,14 +194,14 @@ def table(file: Path, delimiter: str) -> tuple[list[str], Iterator[tuple[int, li
         SourceError: the file is missing, not UTF-8 text or empty, or a column is there twice; or, from the rows, quotes
             do not pair.
     """
-    lines = layout.delimited(file, delimiter)
+    lines = delimited(file, delimiter)
     try:
         _, header = next(lines)
     except StopIteration:
         raise SourceError(f"{file.name} is empty") from None
-    header = [complaints.class_name(text) for text in header]
+    header = [class_name(text) for text in header]
     if twice := sorted(text for text, count in Counter(header).items() if text and count > 1):
-        raise SourceError(f"{file.name}: columns are there twice: {complaints.some(twice)}")
+        raise SourceError(f"{file.name}: columns are there twice: {some(twice)}")
     return header, lines
 
 

@@ -17,9 +17,11 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from pipeline import complaints, layout
-from pipeline.complaints import Faults
-from pipeline.table import Dataset, SourceError, Table, relative_path
+from pipeline.core.errors import SourceError
+from pipeline.core.faults import SHOWN, Faults, check_names, counted, some
+from pipeline.core.text import fields, relative_path
+from pipeline.data import raw
+from pipeline.labels.table import Dataset, Table
 
 DIGITS = 9  # of an id, at most: it fits 32 bits
 FIELDS = 4  # of a line of labels: image id, attribute id, present, certainty
@@ -29,7 +31,7 @@ BLOCK = 1 << 22  # bytes of labels parsed at once; some 20 times as many are hel
 _BLANKS = np.isin(np.arange(256), list(b" \t\n\v\f\r"))
 
 
-class Settings(layout.Cut):
+class Settings(raw.Cut):
     """Settings of `prepare.<dataset>` for a folder that holds `CUB_200_2011` and, in it or beside, `attributes.txt`."""
 
     source: Literal["cub"]
@@ -54,23 +56,23 @@ def read(settings: Settings, root: Path) -> Dataset:
         SourceError: a file or picture is missing or faulty, or a pair of image and attribute is not there once; the
             message names the setting, file, line or id, of all faults that can be found beside each other.
     """
-    files = _files(layout.raw_folder(settings, root))
+    files = _files(raw.raw_folder(settings, root))
     folder = files["images.txt"].parent
     faults = Faults(folder.name)
     images = _numbered(files["images.txt"], faults)
     attributes = dict(sorted(_numbered(files["attributes.txt"], faults).items()))
-    complaints.check_names(attributes.values(), faults, "attributes.txt")
+    check_names(attributes.values(), faults, "attributes.txt")
     faults.stop()  # the other files are about these ids
     test = _test_part(files["train_test_split.txt"], images, faults)
     ids = sorted(images, key=lambda image: test.get(image, 0))  # stable: the order of images.txt within a part
     paths = _paths({image: images[image] for image in ids}, faults)
     present, certainty, longer = _labels(files["image_attribute_labels.txt"], ids, list(attributes), faults)
-    on_disk = layout.pictures(folder / "images")
+    on_disk = raw.pictures(folder / "images")
     there = set(on_disk)
     found: list[str] = []
     try:
         if paths:
-            found = layout.match(paths, on_disk, "images", settings.bad_images)
+            found = raw.match(paths, on_disk, "images", settings.bad_images)
     except SourceError as error:
         faults.join(error)
     faults.stop()
@@ -84,7 +86,7 @@ def read(settings: Settings, root: Path) -> Dataset:
         paths=tuple("images/" + unicodedata.normalize("NFC", file) for file in found),
         truth=(present & scored).astype(np.int8),
         scored=scored,
-        split=layout.split(official, settings),
+        split=raw.split(official, settings),
         official=official,
     )
     counts = (int((official == 0).sum()), int((official == 1).sum()), len(attributes))
@@ -94,7 +96,7 @@ def read(settings: Settings, root: Path) -> Dataset:
         warnings.append("this is not the whole of CUB-200-2011: figures of papers do not compare with it")
     if odd:
         warnings.append(f"{odd} labels have a certainty other than 1 to 4: unknown, unless certainty is ignored")
-    warnings += layout.left_out(folder / "images")
+    warnings += raw.left_out(folder / "images")
     report = {
         "folder": folder.name,
         "edition": "{} training and {} test images, {} attributes".format(*counts)
@@ -103,7 +105,7 @@ def read(settings: Settings, root: Path) -> Dataset:
             "pairs": present.size,
             "lines_with_surplus_fields": {
                 "count": len(longer),
-                "first": [f"line {line}" for line in longer[: complaints.SHOWN]],
+                "first": [f"line {line}" for line in longer[:SHOWN]],
             },
             "by_certainty": {
                 name: {"present": int((present & level).sum()), "absent": int((~present & level).sum())}
@@ -114,7 +116,7 @@ def read(settings: Settings, root: Path) -> Dataset:
             "present_but_unknown": int((present & ~scored).sum()),
         },
         "pictures": {
-            "missing": complaints.counted(missing),
+            "missing": counted(missing),
             "in_no_list": len(there.difference(found)),
         },
         "warnings": warnings,
@@ -136,8 +138,8 @@ def fingerprint(settings: Settings, root: Path) -> str:
     Raises:
         SourceError: the folder or a file is missing.
     """
-    files = _files(layout.raw_folder(settings, root))
-    return layout.state(files, {"images": files["images.txt"].parent / "images"})
+    files = _files(raw.raw_folder(settings, root))
+    return raw.state(files, {"images": files["images.txt"].parent / "images"})
 
 
 def _files(root: Path) -> dict[str, Path]:
@@ -186,7 +188,7 @@ def _numbered(path: Path, faults: Faults) -> dict[int, str]:
     """
     names: dict[int, str] = {}
     empty = True
-    for where, (number, *words) in layout.fields(path):
+    for where, (number, *words) in fields(path):
         empty = False
         if not _is_id(number) or not words or int(number) in names:
             faults.add("lines are no new id with a name", f"{where} {' '.join([number, *words])!r}", path.name)
@@ -212,7 +214,7 @@ def _test_part(path: Path, images: dict[int, str], faults: Faults) -> dict[int, 
     kind = "lines are not the id of an image of images.txt and 1 (training) or 0 (test)"
     test: dict[int, int] = {}
     clean = True
-    for where, words in layout.fields(path):
+    for where, words in fields(path):
         if len(words) != 2 or words[1] not in ("0", "1") or not _is_id(words[0]) or int(words[0]) not in images:
             faults.add(kind, f"{where} {' '.join(words)!r}", path.name)
             clean = False
@@ -296,7 +298,7 @@ def _labels(
     ):
         for row in np.flatnonzero(cases.any(axis=1)):
             pairs = [str(attributes[column]) for column in np.flatnonzero(cases[row])]
-            faults.add(kind, f"image {images[row]}: {complaints.some(pairs)}", path.name)
+            faults.add(kind, f"image {images[row]}: {some(pairs)}", path.name)
     table = np.empty((times.size, 2), np.int32)
     if cells:
         table[place] = np.concatenate(values)

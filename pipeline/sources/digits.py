@@ -14,9 +14,9 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from pipeline import seeds
-from pipeline.config import Strict
-from pipeline.table import Dataset, Table
+from pipeline.core import seeds
+from pipeline.core.strict import Strict
+from pipeline.labels.table import Dataset, Table
 
 CLASSES = tuple(f"digit_{value}" for value in range(10))
 RATES = np.linspace(0.45, 0.16, 10)

@@ -8,10 +8,11 @@ import unicodedata
 from pathlib import Path
 from typing import Literal
 
-from pipeline import complaints, layout, own_data
-from pipeline.complaints import Faults
-from pipeline.own_data import WORDS, OwnData, Row
-from pipeline.table import Dataset, SourceError
+from pipeline.core.errors import SourceError
+from pipeline.core.faults import Faults, class_name, counted, number, some
+from pipeline.data import own_data, raw
+from pipeline.data.own_data import WORDS, OwnData, Row
+from pipeline.labels.table import Dataset
 
 
 class Settings(OwnData):
@@ -39,15 +40,15 @@ def read(settings: Settings, root: Path) -> Dataset:
         SourceError: there is no folder with pictures, a class has none, a folder's name is no split, or pictures that
             are to be merged differ in size.
     """
-    folder = layout.raw_folder(settings, root)
+    folder = raw.raw_folder(settings, root)
     faults = Faults(folder.name)
-    pictures = layout.pictures(folder)
+    pictures = raw.pictures(folder)
     tops = {top for top, slash, _ in (picture.partition("/") for picture in pictures) if slash}
     words = {top for top in tops if top.lower() in WORDS}
     if not settings.split_folders and words and words == tops:
         raise SourceError(f"prepare: split_folders: {', '.join(sorted(tops))} are no classes; set it to true")
     if settings.split_folders and (odd := sorted(tops - words)):
-        raise SourceError(f"prepare: split_folders: folders other than train, val and test: {complaints.some(odd)}")
+        raise SourceError(f"prepare: split_folders: folders other than train, val and test: {some(odd)}")
 
     wanted = own_data.wanted(settings)
     rows: list[Row] = []
@@ -60,7 +61,7 @@ def read(settings: Settings, root: Path) -> Dataset:
         if len(parts) == 1:
             loose.append(picture)
             continue
-        label = complaints.class_name(parts[0])
+        label = class_name(parts[0])
         if wanted is not None and label not in wanted:
             left_out[label] = left_out.get(label, 0) + 1
             continue
@@ -68,30 +69,30 @@ def read(settings: Settings, root: Path) -> Dataset:
         rows.append(row)
         groups.setdefault((split, unicodedata.normalize("NFC", "/".join(parts[1:]))), []).append(row)
     if bare := sorted(set(wanted or ()) - {row.present[0] for row in rows}):
-        raise SourceError(f"prepare: classes: no picture in a folder of the name: {complaints.some(bare)}")
+        raise SourceError(f"prepare: classes: no picture in a folder of the name: {some(bare)}")
     shared = [group for group in groups.values() if len({row.present for row in group}) > 1]
     if settings.same_name == "merge":
         rows = [row for group in groups.values() for row in _merged(folder, group, faults)]
 
     if loose and not rows:
-        raise SourceError(f"{folder.name}: no picture lies in a class's folder: {complaints.some(loose)}")
+        raise SourceError(f"{folder.name}: no picture lies in a class's folder: {some(loose)}")
     data = own_data.dataset(
         settings, folder, rows, faults, classes=wanted, found=pictures, closed=False, exhaustive=False
     )
     alike = [group for group in shared if len({_size(folder / row.path) for row in group}) == 1]
     data.report["same_name"] = {"policy": settings.same_name, "names": len(shared), "of_equal_size": len(alike)}
-    data.report["pictures_in_no_class_folder"] = complaints.counted(loose)
+    data.report["pictures_in_no_class_folder"] = counted(loose)
     data.report["folders_not_in_classes"] = left_out
     if words and not settings.split_folders:
-        beside = f"{complaints.some(sorted(words))} beside {complaints.some(sorted(tops - words))}"
+        beside = f"{some(sorted(words))} beside {some(sorted(tops - words))}"
         data.report["warnings"].append(f"folders called as splits are taken for classes: {beside}")
     if loose:
         lie = "lies in no class's folder and was" if len(loose) == 1 else "lie in no class's folder and were"
-        told = f"{complaints.number(len(loose), 'picture')} {lie} left out: {complaints.some(loose)}"
+        told = f"{number(len(loose), 'picture')} {lie} left out: {some(loose)}"
         data.report["warnings"].append(told)
     if wanted is None and (bare := _bare(folder, pictures, 1 + settings.split_folders)):
-        hold = f"{complaints.number(len(bare), 'folder')} {'holds' if len(bare) == 1 else 'hold'}"
-        data.report["warnings"].append(f"{hold} no picture that is read: {complaints.some(bare)}")
+        hold = f"{number(len(bare), 'folder')} {'holds' if len(bare) == 1 else 'hold'}"
+        data.report["warnings"].append(f"{hold} no picture that is read: {some(bare)}")
     return data
 
 
@@ -108,7 +109,7 @@ def fingerprint(settings: Settings, root: Path) -> str:
     Raises:
         SourceError: the folder is missing.
     """
-    return layout.state({}, {".": layout.raw_folder(settings, root)})
+    return raw.state({}, {".": raw.raw_folder(settings, root)})
 
 
 def _bare(folder: Path, pictures: list[str], depth: int) -> list[str]:

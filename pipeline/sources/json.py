@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline import complaints, layout, own_data
-from pipeline.complaints import Faults
-from pipeline.own_data import WORDS, OwnData, Row
-from pipeline.table import Dataset, SourceError
+from pipeline.core.errors import SourceError
+from pipeline.core.faults import Faults, class_name, some
+from pipeline.core.text import read_text
+from pipeline.data import own_data, raw
+from pipeline.data.own_data import WORDS, OwnData, Row
+from pipeline.labels.table import Dataset
 
 SHOWN = 40  # characters of a value in a message
 
@@ -50,7 +52,7 @@ def read(settings: Settings, root: Path) -> Dataset:
     Raises:
         SourceError: the file, a key or a picture is missing, or entries are faulty; the message names line or entry.
     """
-    folder = layout.raw_folder(settings, root)
+    folder = raw.raw_folder(settings, root)
     file = folder / settings.file
     faults = Faults(file.name)
     rows: list[Row] = []
@@ -82,7 +84,7 @@ def read(settings: Settings, root: Path) -> Dataset:
         rows,
         faults,
         classes=own_data.wanted(settings),
-        found=layout.pictures(folder),
+        found=raw.pictures(folder),
         closed=settings.exhaustive,
         exhaustive=settings.exhaustive,
     )
@@ -104,8 +106,8 @@ def fingerprint(settings: Settings, root: Path) -> str:
     Raises:
         SourceError: the folder or the file is missing.
     """
-    folder = layout.raw_folder(settings, root)
-    return layout.state({Path(settings.file).name: folder / settings.file}, {".": folder})
+    folder = raw.raw_folder(settings, root)
+    return raw.state({Path(settings.file).name: folder / settings.file}, {".": folder})
 
 
 def entries(file: Path, faults: Faults) -> Iterator[tuple[str, Any]]:
@@ -123,10 +125,10 @@ def entries(file: Path, faults: Faults) -> Iterator[tuple[str, Any]]:
         SourceError: the file is missing, not UTF-8 text, not JSON as a whole or in any line; or it is one object about
             many images.
     """
-    text = layout.read_text(file)
+    text = read_text(file)
     if (keys := _one_object(text)) is not None:
         raise SourceError(
-            f"{file.name}: one object, with the keys {complaints.some(keys)}; expected is a list of objects, or one "
+            f"{file.name}: one object, with the keys {some(keys)}; expected is a list of objects, or one "
             "object a line, each with the path of a picture and its labels"
         )
 
@@ -182,7 +184,7 @@ def _one_object(text: str) -> list[str] | None:
     except (ValueError, RecursionError):  # lines, or a fault, which is named when they are read
         return None
     values = [value.strip().lower() for value in whole.values() if isinstance(value, str)]
-    return None if any(value.endswith(layout.ENDINGS) for value in values) else list(whole)
+    return None if any(value.endswith(raw.ENDINGS) for value in values) else list(whole)
 
 
 def _short(value: Any) -> str:
@@ -218,4 +220,4 @@ def _names(value: Any) -> tuple[str, ...] | None:
     value = [value] if isinstance(value, str) else value
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         return None
-    return tuple(complaints.class_name(each) for each in value)
+    return tuple(class_name(each) for each in value)

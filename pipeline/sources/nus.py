@@ -20,9 +20,11 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from pipeline import complaints, layout
-from pipeline.complaints import Faults
-from pipeline.table import Dataset, SourceError, Table, relative_path
+from pipeline.core.errors import SourceError
+from pipeline.core.faults import SHOWN, Faults, check_names, class_name, counted, some
+from pipeline.core.text import fields, read_text, relative_path
+from pipeline.data import raw
+from pipeline.labels.table import Dataset, Table
 
 PARTS = {"train": ("train", "Train"), "test": ("val", "Test")}  # part -> its name in arrays, in official files
 EDITIONS = {
@@ -41,11 +43,11 @@ _ABOVE = re.compile(r"^(?:.*[/\\])?flickr[/\\](?=.)", re.IGNORECASE)
 r"""What stands before the path proper in some copies: C:\ImageData\Flickr\actor\0001_2124494179.jpg."""
 
 
-class Settings(layout.Cut):
+class Settings(raw.Cut):
     """Settings of `prepare.<dataset>` for a folder that holds the arrays or lists, and the pictures in `Flickr`."""
 
     source: Literal["nus"]
-    layout: Literal["formatted", "official"]
+    raw: Literal["formatted", "official"]
     """`formatted`: the arrays of Cole 2021 or Zhou 2022; `official`: the lists of the dataset's makers."""
     classes: Annotated[list[str], Field(min_length=1)] | None
     """Class names in column order; null: those of `Concepts81.txt` or, where `official` lacks it, of the label files,
@@ -69,7 +71,7 @@ def read(settings: Settings, root: Path) -> Dataset:
             are for training and which for test; the message names the setting, file, line or image, of all faults that
             can be found beside each other.
     """
-    folder = layout.raw_folder(settings, root)
+    folder = raw.raw_folder(settings, root)
     classes, named_by, files = _files(folder, settings)
     place = _picture_folder(folder)
     faults = Faults(folder.name)
@@ -83,7 +85,7 @@ def read(settings: Settings, root: Path) -> Dataset:
         if count > 1:
             faults.add("images are in the train and in the test part", path)
 
-    on_disk = layout.pictures(place)
+    on_disk = raw.pictures(place)
     flat = not any("/" in file for file in on_disk)
     there = set(on_disk)
     found: list[str] = []
@@ -91,7 +93,7 @@ def read(settings: Settings, root: Path) -> Dataset:
     try:
         if wanted:
             names = _file_names(wanted) if flat else wanted
-            found = layout.match(names, on_disk, place.name, settings.bad_images)
+            found = raw.match(names, on_disk, place.name, settings.bad_images)
     except SourceError as error:
         faults.join(error)
     faults.stop()
@@ -101,7 +103,7 @@ def read(settings: Settings, root: Path) -> Dataset:
         paths=tuple(unicodedata.normalize("NFC", f"{place.name}/{file}") for file in found),
         truth=np.concatenate(labels),
         scored=np.ones((len(paths), len(classes)), np.bool_),
-        split=layout.split(official, settings),
+        split=raw.split(official, settings),
         official=np.array(official, np.uint8),
     )
     parts = {
@@ -122,7 +124,7 @@ def read(settings: Settings, root: Path) -> Dataset:
         warnings.append(
             f"{len(missing)} images have no file; with their rows left out, later rows draw other labels than published"
         )
-    warnings += layout.left_out(place)
+    warnings += raw.left_out(place)
     report = {
         "folder": folder.name,
         "layout": settings.layout,
@@ -132,7 +134,7 @@ def read(settings: Settings, root: Path) -> Dataset:
         "pictures": {
             "folder": place.name,
             "by_file_name_alone": flat,
-            "missing": complaints.counted(missing),
+            "missing": counted(missing),
             "in_no_list": len(there.difference(found)),
         },
         "warnings": warnings,
@@ -154,8 +156,8 @@ def fingerprint(settings: Settings, root: Path) -> str:
     Raises:
         SourceError: the folder or a file is missing.
     """
-    folder = layout.raw_folder(settings, root)
-    return layout.state(_files(folder, settings)[2], {"Flickr": _picture_folder(folder)})
+    folder = raw.raw_folder(settings, root)
+    return raw.state(_files(folder, settings)[2], {"Flickr": _picture_folder(folder)})
 
 
 def edition(train: int, test: int) -> str | None:
@@ -220,9 +222,9 @@ def _files(folder: Path, settings: Settings) -> tuple[tuple[str, ...], str, dict
     files = (_array_files if settings.layout == "formatted" else _list_files)(folder)
     labels = {match[1] for name in files if (match := re.fullmatch(r"Labels_(.+)_(Train|Test)\.txt", name))}
     if settings.classes is not None:
-        names, named_by = [complaints.class_name(name) for name in settings.classes], "the setting `classes`"
+        names, named_by = [class_name(name) for name in settings.classes], "the setting `classes`"
     elif concepts := _find(folder, "ConceptsList/Concepts81.txt", "Concepts81.txt"):
-        names, named_by = [" ".join(fields) for _, fields in layout.fields(concepts)], "Concepts81.txt"
+        names, named_by = [" ".join(words) for _, words in fields(concepts)], "Concepts81.txt"
         files["Concepts81.txt"] = concepts
     else:
         names, named_by = sorted(labels), "the names of the label files"
@@ -232,7 +234,7 @@ def _files(folder: Path, settings: Settings) -> tuple[tuple[str, ...], str, dict
             " them: add it from the official ConceptsList, or list the names in column order"
         )
     faults = Faults(folder.name)
-    complaints.check_names(names, faults, named_by)
+    check_names(names, faults, named_by)
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
         faults.join(SourceError(f"prepare: classes: {named_by} names {', '.join(repeated)} twice"))
     faults.stop()
@@ -243,8 +245,8 @@ def _files(folder: Path, settings: Settings) -> tuple[tuple[str, ...], str, dict
         if absent or over:
             raise SourceError(
                 f"{named_by} and the label files do not fit: {len(absent)} files are missing"
-                f" ({complaints.some(absent) or 'none'}), {len(over)} concepts not named"
-                f" ({complaints.some(over) or 'none'})"
+                f" ({some(absent) or 'none'}), {len(over)} concepts not named"
+                f" ({some(over) or 'none'})"
             )
         files = {name: path for name, path in files.items() if name in wanted or not name.startswith("Labels_")}
     return tuple(names), named_by, files
@@ -369,7 +371,7 @@ def _label_array(path: Path) -> np.ndarray:
         raise SourceError(f"{path.name} is {labels.dtype} of shape {labels.shape}, expected numbers, images x classes")
     present = labels == 1
     if len(wrong := np.argwhere(~present & (labels != 0))):
-        cells = [f"row {row}, column {column} is {labels[row, column]}" for row, column in wrong[: complaints.SHOWN]]
+        cells = [f"row {row}, column {column} is {labels[row, column]}" for row, column in wrong[:SHOWN]]
         more = f" and {len(wrong) - len(cells)} more" if len(wrong) > len(cells) else ""
         raise SourceError(f"{path.name}: {len(wrong)} cells are neither 0 nor 1: {', '.join(cells)}{more}")
     return present.astype(np.int8)
@@ -415,7 +417,7 @@ def _list_part(
     """
     suffix = PARTS[part][1]
     name = f"{suffix}Imagelist.txt"
-    lines = [line for line in enumerate(layout.read_text(files[name]).split("\n"), start=1) if line[1].strip()]
+    lines = [line for line in enumerate(read_text(files[name]).split("\n"), start=1) if line[1].strip()]
     if not lines:
         faults.join(SourceError(f"{name} lists no image"))
     paths = _paths(name, [(f"{name}:{number}", text) for number, text in lines], faults)
@@ -453,7 +455,7 @@ def _label_file(path: Path) -> np.ndarray:
             for number, line in enumerate(lines, start=1)
             if line not in (b"", b"0", b"1")
         ]
-        raise SourceError(f"{path.name}: {len(wrong)} lines are neither 0 nor 1: {complaints.some(wrong)}")
+        raise SourceError(f"{path.name}: {len(wrong)} lines are neither 0 nor 1: {some(wrong)}")
     return (np.frombuffer(b"".join(lines), np.uint8) - ord("0")).astype(np.int8)
 
 
@@ -503,6 +505,6 @@ def _file_names(paths: list[str]) -> list[str]:
     if twice := {name for name, count in Counter(names).items() if count > 1}:
         shared = [path for path, name in zip(paths, names, strict=True) if name in twice]
         raise SourceError(
-            f"all pictures lie in one folder, where {len(shared)} images share a file name: {complaints.some(shared)}"
+            f"all pictures lie in one folder, where {len(shared)} images share a file name: {some(shared)}"
         )
     return names

@@ -21,18 +21,18 @@ import numpy as np
 from defusedxml import ElementTree
 from pydantic import Field
 
-from pipeline import complaints, layout
-from pipeline.complaints import Faults
-from pipeline.table import CONTROL, Dataset, SourceError, Table
+from pipeline.core import text
+from pipeline.core.errors import SourceError
+from pipeline.core.faults import Faults, check_names, class_name, counted
+from pipeline.core.text import CONTROL
+from pipeline.data import raw
+from pipeline.data.class_names import VOC
+from pipeline.labels.table import Dataset, Table
 
 PARTS = ("train", "val")  # the official lists; their places are the numbers of `official`
-CLASSES = (
-    *("aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable", "dog"),
-    *("horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor"),
-)
 
 
-class Settings(layout.Cut):
+class Settings(raw.Cut):
     """Settings of `prepare.<dataset>` for a folder in VOC layout: `VOCdevkit`, `VOC2012`, or one that holds them."""
 
     source: Literal["voc"]
@@ -84,11 +84,11 @@ def read(settings: Settings, root: Path) -> Dataset:
         SourceError: the folder, a list, an annotation or a picture is missing or faulty, or lists contradict each
             other; the message names the setting, file, line or id of all that is wrong.
     """
-    folder = find_folder(layout.raw_folder(settings, root))
+    folder = find_folder(raw.raw_folder(settings, root))
     lists = folder / "ImageSets" / "Main"
     faults = Faults(folder.name)
     files = _class_files(lists, settings.classes, faults) if settings.labels == "lists" else {}
-    classes = tuple(files) if settings.labels == "lists" else _wanted(settings.classes, faults) or CLASSES
+    classes = tuple(files) if settings.labels == "lists" else _wanted(settings.classes, faults) or VOC
     listed = {part: _image_list(lists / f"{part}.txt", faults) for part in PARTS}
     both = set(listed["train"][0]).intersection(listed["val"][0])
     for name in (name for name in listed["val"][0] if name in both):
@@ -138,7 +138,7 @@ def read(settings: Settings, root: Path) -> Dataset:
         paths=tuple("JPEGImages/" + unicodedata.normalize("NFC", name) for name in chosen),
         truth=present[rows].astype(np.int8),
         scored=(values[rows] != 0) | (settings.difficult != "ignore"),
-        split=layout.split(place[rows], settings),
+        split=raw.split(place[rows], settings),
         official=place[rows].astype(np.uint8),
     )
     warnings = [
@@ -152,14 +152,14 @@ def read(settings: Settings, root: Path) -> Dataset:
     counts &= (found.marks == 1) | (settings.difficult == "positive")
     try:
         of_boxes.stop()
-        objects, boxes, told = layout.objects(
+        objects, boxes, told = raw.objects(
             table, row_of[found.rows[counts]], found.columns[counts], found.boxes[counts], found.sizes[counts]
         )
     except SourceError as error:  # the labels do not depend on it
-        objects, boxes = None, f"none, {layout.NO_BOXES}: {'; '.join(str(error).splitlines())}"
+        objects, boxes = None, f"none, {raw.NO_BOXES}: {'; '.join(str(error).splitlines())}"
         told = [f"boxes: {boxes}"] if (folder / "Annotations").is_dir() else []
     warnings += told
-    warnings += layout.left_out(folder / "JPEGImages")
+    warnings += raw.left_out(folder / "JPEGImages")
     parts: dict[str, Any] = {}
     for number, part in enumerate(PARTS):
         of_part, here = place == number, table.official == number
@@ -167,7 +167,7 @@ def read(settings: Settings, root: Path) -> Dataset:
         parts[part] = {
             "listed": int(of_part.sum()),
             "kept": int(here.sum()),
-            "skipped_without_positive": complaints.counted(sorted(ids[row] for row in np.flatnonzero(of_part & ~kept))),
+            "skipped_without_positive": counted(sorted(ids[row] for row in np.flatnonzero(of_part & ~kept))),
             "difficult_cells": dict(zip(classes, difficult, strict=True)),
             "repeated_lines": repeated[part],
             "classes_listing_positives_only": bare[part],
@@ -197,7 +197,7 @@ def fingerprint(settings: Settings, root: Path) -> str:
     Raises:
         SourceError: the folder, a list or an annotation is missing; then the message is that of `read`.
     """
-    folder = find_folder(layout.raw_folder(settings, root))
+    folder = find_folder(raw.raw_folder(settings, root))
     lists = folder / "ImageSets" / "Main"
     faults = Faults(folder.name)
     files = {f"{part}.txt": lists / f"{part}.txt" for part in PARTS}
@@ -211,7 +211,7 @@ def fingerprint(settings: Settings, root: Path) -> str:
     if faults:
         read(settings, root)  # tells what else is wrong
     faults.stop()
-    return layout.state(files, {"JPEGImages": folder / "JPEGImages"})
+    return raw.state(files, {"JPEGImages": folder / "JPEGImages"})
 
 
 def find_folder(root: Path) -> Path:
@@ -250,8 +250,8 @@ def _present(values: np.ndarray, difficult: str) -> np.ndarray:
 
 def _wanted(wanted: list[str] | None, faults: Faults) -> tuple[str, ...]:
     """Return the classes that the settings name, if any, each once; those unusable or repeated are noted."""
-    names = [complaints.class_name(name) for name in wanted or ()]
-    complaints.check_names(names, faults, "prepare: classes")
+    names = [class_name(name) for name in wanted or ()]
+    check_names(names, faults, "prepare: classes")
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         faults.join(SourceError(f"prepare: classes: {', '.join(repeated)} named twice"))
     return tuple(dict.fromkeys(names))
@@ -264,7 +264,7 @@ def _class_files(lists: Path, wanted: list[str] | None, faults: Faults) -> dict[
         if match := re.fullmatch(r"(.+)_(train|val)\.txt", unicodedata.normalize("NFC", name)):
             found.setdefault(match[1], {})[match[2]] = lists / name
     if not wanted:
-        complaints.check_names(sorted(found), faults, lists.name)
+        check_names(sorted(found), faults, lists.name)
     names = _wanted(wanted, faults) or tuple(sorted(found))
     if not names:
         faults.join(SourceError(f"prepare: classes: no <class>_train.txt in {lists}"))
@@ -281,7 +281,7 @@ def _class_files(lists: Path, wanted: list[str] | None, faults: Faults) -> dict[
 def _pictures(folder: Path) -> dict[str, list[str]]:
     """Return the names on disk of a folder's picture files, by image id: the name without its ending, in NFC."""
     pictures: dict[str, list[str]] = {}
-    for name in layout.pictures(folder):
+    for name in raw.pictures(folder):
         if "/" not in name:
             pictures.setdefault(unicodedata.normalize("NFC", os.path.splitext(name)[0]), []).append(name)
     return pictures
@@ -290,7 +290,7 @@ def _pictures(folder: Path) -> dict[str, list[str]]:
 def _lines(path: Path, faults: Faults) -> list[tuple[str, list[str]]] | None:
     """Return the lines of a list, as `line 7` and its fields; None where it cannot be read, which is noted."""
     try:
-        return [(f"line {where.rpartition(':')[2]}", fields) for where, fields in layout.fields(path)]
+        return [(f"line {where.rpartition(':')[2]}", fields) for where, fields in text.fields(path)]
     except SourceError as error:
         faults.join(error)
         return None
@@ -409,7 +409,7 @@ def _annotations(folder: Path, ids: list[str], classes: tuple[str, ...], faults:
             continue
         size = [_number(content, f"size/{side}") for side in ("width", "height")]
         for number, thing in enumerate(content.findall("object"), start=1):  # direct children, no parts
-            label = complaints.class_name(thing.findtext("name") or "")
+            label = class_name(thing.findtext("name") or "")
             difficult = thing.findtext("difficult", "0").strip()
             if not label or difficult not in ("0", "1"):
                 what = "has no name" if not label else f"({label}) has difficult {difficult!r}, expected 0 or 1"
@@ -419,7 +419,7 @@ def _annotations(folder: Path, ids: list[str], classes: tuple[str, ...], faults:
                 values[row, place] = max(values[row, place], mark)
                 places.append((row, place, mark))
                 boxes.append([_number(thing, f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax")] + size)
-            elif label not in CLASSES:
+            elif label not in VOC:
                 unknown.setdefault(label, []).append(file.name)
     rows, columns, marks = np.array(places, np.int64).reshape(-1, 3).T
     numbers = np.array(boxes).reshape(-1, 6)

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pipeline import config
-from pipeline.batch import Outputs, Problem
-from pipeline.methods.base import Method, build, names
+from pipeline.config.params import read_params
+from pipeline.methods.shared.base import Method, build, names
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 
 ROOT = Path(__file__).resolve().parents[2]
 N, B, C, D, E = 12, 4, 5, 6, 3
@@ -24,7 +25,7 @@ def method_cases() -> list[Any]:
     for name in names():
         own = ROOT / "tests" / "methods" / f"test_{name}.py"
         variants = getattr(import_module(f"tests.methods.test_{name}"), "SETTINGS", None) if own.is_file() else None
-        if not variants and name in (params := config.load(ROOT / "params.yaml")).methods:
+        if not variants and name in (params := read_params(ROOT / "params.yaml")).methods:
             variants = [params.method(name, "digits")]
         cases += [(name, variant) for variant in variants or []]
     return cases

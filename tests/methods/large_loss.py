@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from pipeline.batch import Outputs, Problem
-from pipeline.methods.base import Method, build
+from pipeline.methods.shared.base import Method, build
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 from tests.methods.cases import close, double, golden
 
 Chosen = Callable[[Method, Tensor, Tensor], Tensor]

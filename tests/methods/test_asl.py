@@ -4,8 +4,8 @@ from itertools import product
 import pytest
 import torch
 
-from pipeline.batch import Outputs
-from pipeline.methods.base import build
+from pipeline.methods.shared.base import build
+from pipeline.networks.interface import Outputs
 from tests.methods.cases import B, C, check_golden, generator, golden, problem, single_positives
 
 SETTINGS = [

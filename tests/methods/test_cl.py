@@ -4,8 +4,9 @@ from typing import Any
 import pytest
 import torch
 
-from pipeline.batch import Outputs, Problem
-from pipeline.methods.base import build
+from pipeline.methods.shared.base import build
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 from tests.methods.cases import close, generator
 
 SETTINGS = [

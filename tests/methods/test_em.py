@@ -3,8 +3,9 @@ import math
 import pytest
 import torch
 
-from pipeline.batch import Outputs, Problem
-from pipeline.methods.base import build
+from pipeline.methods.shared.base import build
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 from tests.methods.cases import check_golden, double, golden
 
 SETTINGS = [{"alpha": 0.2, "floor": 0.0}]

@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from pipeline.batch import Outputs, Problem
 from pipeline.methods.an import AssumeNegative
 from pipeline.methods.an import Settings as AnSettings
-from pipeline.methods.base import build
 from pipeline.methods.en import ExpectedNegatives
+from pipeline.methods.shared.base import build
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 from tests.methods.cases import close, double, generator, golden
 
 SETTINGS = [{"decay": 0.8, "first": "assume_negative"}, {"decay": 0.0, "first": "positives_only"}]

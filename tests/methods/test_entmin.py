@@ -3,9 +3,9 @@ import math
 import pytest
 import torch
 
-from pipeline.batch import Outputs
-from pipeline.cells import entropy
-from pipeline.methods.base import build
+from pipeline.methods.shared.base import build
+from pipeline.methods.shared.cells import entropy
+from pipeline.networks.interface import Outputs
 from tests.methods.cases import B, C, check_golden, double, generator, golden, problem
 
 SETTINGS = [{"weight": 0.01}, {"weight": 0.9}]

@@ -3,9 +3,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pipeline.batch import Outputs, Problem
-from pipeline.config import ConfigError
-from pipeline.methods.base import build
+from pipeline.core.errors import ConfigError
+from pipeline.methods.shared.base import build
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 from tests.methods.cases import B, C, close, double, generator, golden, problem, single_positives
 
 SETTINGS = [{"weight": 1.0, "floor": 0.0}, {"weight": 0.2, "floor": 0.0}]

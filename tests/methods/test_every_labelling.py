@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from pipeline.batch import Outputs, Problem
-from pipeline.methods import base
+from pipeline.methods.shared import base
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 from tests.methods.cases import C, D, N, any_labels, case_id, generator, make, method_cases, outputs
 
 LABELS = any_labels(N)

@@ -10,11 +10,14 @@ import pytest
 import torch
 from torch import nn
 
-from pipeline import config, metrics
-from pipeline.batch import Outputs, Problem
-from pipeline.cells import in_float32
-from pipeline.config import ConfigError, Strict
-from pipeline.methods import base
+from pipeline.audits import metrics
+from pipeline.config.params import read_params
+from pipeline.core.errors import ConfigError
+from pipeline.core.strict import Strict
+from pipeline.methods.shared import base
+from pipeline.methods.shared.cells import in_float32
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 from tests.methods.cases import (
     ROOT,
     B,
@@ -117,7 +120,7 @@ def test_class_attributes_are_of_the_vocabulary(name):
 
 @every_name
 def test_params_hold_settings_that_the_method_takes(name):
-    base.build(name, config.load(ROOT / "params.yaml").method(name, "digits"), problem())
+    base.build(name, read_params(ROOT / "params.yaml").method(name, "digits"), problem())
 
 
 @every_name

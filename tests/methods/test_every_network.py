@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.batch import Problem
-from pipeline.checkpoint import Checkpoint
-from pipeline.config import HEAD_GIVES, ConfigError
-from pipeline.methods import base
-from pipeline.train import train
+from pipeline.core.errors import ConfigError
+from pipeline.core.resume import Checkpoint
+from pipeline.methods.shared import base
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.settings import HEAD_GIVES
+from pipeline.training.loop import train
 from tests import tiny
 from tests.methods.cases import method_cases
 

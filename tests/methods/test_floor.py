@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from pipeline.batch import Outputs, Problem
-from pipeline.config import ConfigError
-from pipeline.methods import base
+from pipeline.core.errors import ConfigError
+from pipeline.methods.shared import base
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 from tests.methods.cases import ROOT, close, double, golden, problem
 
 APL = {"proportion": 0.9, "warmup": 0.5, "target": "soft", "positive": 0.0}

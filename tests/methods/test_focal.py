@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from pipeline.batch import Outputs
-from pipeline.methods.base import build
+from pipeline.methods.shared.base import build
+from pipeline.networks.interface import Outputs
 from tests.methods.cases import B, C, check_golden, close, generator, golden, problem, single_positives
 
 SETTINGS = [{"gamma": 2.0, "alpha": 0.75}, {"gamma": 2.0, "alpha": None}, {"gamma": 0.5, "alpha": 0.75}]

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from pipeline.batch import Outputs, Problem
-from pipeline.config import ConfigError
-from pipeline.methods.base import Method, build
+from pipeline.core.errors import ConfigError
+from pipeline.methods.shared.base import Method, build
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 from tests.methods.cases import close, double, generator, golden
 
 LOG, SOFT_Q = {"kind": "log"}, {"kind": "power", "q": 0.01}

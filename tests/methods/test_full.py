@@ -1,8 +1,9 @@
 import pytest
 import torch
 
-from pipeline.batch import Outputs, Problem
-from pipeline.methods.base import build
+from pipeline.methods.shared.base import build
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 from tests.methods.cases import check_golden, double, golden
 
 SETTINGS = [{"smoothing": 0.0, "floor": 0.0}, {"smoothing": 0.1, "floor": 0.0}]

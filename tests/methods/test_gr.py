@@ -4,9 +4,10 @@ from typing import Any
 import pytest
 import torch
 
-from pipeline.batch import Outputs, Problem
-from pipeline.config import ConfigError
-from pipeline.methods.base import Method, build
+from pipeline.core.errors import ConfigError
+from pipeline.methods.shared.base import Method, build
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 from tests.methods.cases import close, double, golden
 
 OFF_K, OFF_V = {"kind": "constant", "value": 0.0}, {"kind": "constant", "value": 1.0}

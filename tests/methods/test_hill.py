@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
-from pipeline.batch import Outputs
-from pipeline.methods.base import Method, build
+from pipeline.methods.shared.base import Method, build
+from pipeline.networks.interface import Outputs
 from tests.methods.cases import B, C, check_golden, double, generator, golden, problem, single_positives
 
 FOCAL = {"lamb": 1.5, "positive": "focal_margin", "margin": 1.0, "gamma": 2.0, "floor": 0.0}

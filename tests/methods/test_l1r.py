@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from pipeline.batch import Outputs
-from pipeline.methods.base import build
+from pipeline.methods.shared.base import build
+from pipeline.networks.interface import Outputs
 from tests.methods.cases import close, double, golden, problem
 
 SETTINGS = [{"weight": 1e-3}]

@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 
-from pipeline.batch import Outputs, Problem
-from pipeline.methods.base import Method, build
+from pipeline.methods.shared.base import Method, build
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 from tests.methods.cases import close, double, golden
 
 SETTINGS = [

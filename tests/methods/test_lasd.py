@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 import torch
 
-from pipeline.batch import Outputs, Problem
-from pipeline.cells import cell_risk
-from pipeline.config import ConfigError
-from pipeline.methods.base import Method, build
+from pipeline.core.errors import ConfigError
+from pipeline.methods.shared.base import Method, build
+from pipeline.methods.shared.cells import cell_risk
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 from tests.methods.cases import ROOT, close, double, golden
 
 VOC: dict[str, Any] = {

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 import torch
 
-from pipeline.batch import Outputs
-from pipeline.methods.base import Method
+from pipeline.methods.shared.base import Method
+from pipeline.networks.interface import Outputs
 from tests.methods import large_loss
 from tests.methods.cases import close, double, golden
 

@@ -5,9 +5,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from pipeline.batch import Outputs, Problem
-from pipeline.cells import cell_risk
-from pipeline.methods.base import Method, build
+from pipeline.methods.shared.base import Method, build
+from pipeline.methods.shared.cells import cell_risk
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 from tests.methods.cases import close, double, golden
 
 PUBLISHED = {"theta": 0.95, "beta": 1e-4, "warmup": 0.2, "floor": 0.0}

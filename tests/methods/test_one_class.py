@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from pipeline.batch import Problem
-from pipeline.cells import cell_risk
-from pipeline.config import ConfigError
-from pipeline.methods.base import build, names
+from pipeline.core.errors import ConfigError
+from pipeline.methods.shared.base import build, names
+from pipeline.methods.shared.cells import cell_risk
+from pipeline.methods.shared.problem import Problem
 from tests.methods import cases
 from tests.methods.cases import B, D, N, case_id, generator, loss, method_cases
 

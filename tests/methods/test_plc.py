@@ -1,9 +1,10 @@
 import pytest
 import torch
 
-from pipeline.batch import Outputs, Problem
-from pipeline.methods.base import Method, build
-from pipeline.parts.consistency import confident
+from pipeline.methods.shared.base import Method, build
+from pipeline.methods.shared.consistency import confident
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 from tests.methods.cases import close, double, golden
 
 SETTINGS = [{"threshold": t, "form": form, "weight_plc": 1.0} for t, form in ((0.6, "code"), (0.9, "paper"))]

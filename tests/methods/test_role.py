@@ -4,10 +4,11 @@ from typing import Any
 import pytest
 import torch
 
-from pipeline.batch import Outputs, Problem
-from pipeline.cells import cell_risk
-from pipeline.config import ConfigError
-from pipeline.methods.base import Method, build
+from pipeline.core.errors import ConfigError
+from pipeline.methods.shared.base import Method, build
+from pipeline.methods.shared.cells import cell_risk
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 from tests.methods.cases import close, double, golden
 
 SETTINGS: list[dict[str, Any]] = [{"factor": 10.0, "floor": 0.0}]

@@ -10,15 +10,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pipeline import storage
-from pipeline.batch import Outputs, Problem
-from pipeline.checkpoint import Checkpoint
-from pipeline.config import ConfigError
-from pipeline.inputs import Inputs
+from pipeline.core import hdf5
+from pipeline.core.errors import ConfigError, FileError
+from pipeline.core.resume import Checkpoint
 from pipeline.methods import scl
-from pipeline.methods.base import build
+from pipeline.methods.shared.base import build
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 from pipeline.networks.network import cpu_state
-from pipeline.train import train
+from pipeline.training.inputs import Inputs
+from pipeline.training.loop import train
 from tests import tiny
 from tests.methods.cases import close, generator
 
@@ -292,7 +293,7 @@ def test_what_an_abandoned_run_left_in_the_folder_is_no_heat(tmp_path: Path) -> 
     folder = tmp_path / "a"
     folder.mkdir()
     for parity in (0, 1):
-        storage.open_array(folder / f"heat_{parity}.f32", (N, C, 4, 4), "float32")[:] = 0.9
+        hdf5.open_array(folder / f"heat_{parity}.f32", (N, C, 4, 4), "float32")[:] = 0.9
     found, expected = seen_once(folder), seen_once(tmp_path / "b")
     assert np.array_equal(heat(found, 1), heat(expected, 1))
     answer = outputs(torch.zeros(1, N, C, 4, 4, dtype=torch.float64), [WHOLE] * N)
@@ -314,7 +315,7 @@ def test_it_says_what_disk_it_needs_and_refuses_too_small_a_one(
     with pytest.raises(ConfigError, match=r"0\.000768 GB.*SPML_SCRATCH"):
         make(tmp_path / "b", n=3000)
     assert list((tmp_path / "b").iterdir()) == []
-    held = storage.open_array(tmp_path / "b" / "heat_0.f32", (3000, C, 4, 4), "float32")
+    held = hdf5.open_array(tmp_path / "b" / "heat_0.f32", (3000, C, 4, 4), "float32")
     held[:] = 0.5  # as an interrupted run left it
     held.flush()
     free[0] = need // 2
@@ -323,7 +324,7 @@ def test_it_says_what_disk_it_needs_and_refuses_too_small_a_one(
 
 def test_heat_of_another_size_is_refused(tmp_path: Path) -> None:
     make(tmp_path / "a", size=3)
-    with pytest.raises(storage.StorageError, match=r"heat_0\.f32: 360 bytes"):
+    with pytest.raises(FileError, match=r"heat_0\.f32: 360 bytes"):
         make(tmp_path / "a", size=4)
 
 

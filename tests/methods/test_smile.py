@@ -7,11 +7,12 @@ import scipy.special
 import torch
 from torch import Tensor
 
-from pipeline.batch import Outputs, Problem
-from pipeline.cells import cell_risk
-from pipeline.config import ConfigError
+from pipeline.core.errors import ConfigError
 from pipeline.methods import smile
-from pipeline.methods.base import build
+from pipeline.methods.shared.base import build
+from pipeline.methods.shared.cells import cell_risk
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 from tests.methods.cases import close, double, golden
 
 IMAGE: dict[str, Any] = {

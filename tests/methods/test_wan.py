@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from pipeline.batch import Outputs
-from pipeline.config import ConfigError
-from pipeline.methods.base import build
+from pipeline.core.errors import ConfigError
+from pipeline.methods.shared.base import build
+from pipeline.networks.interface import Outputs
 from tests.methods.cases import B, C, check_golden, close, double, golden, problem, single_positives
 
 SETTINGS = [{"floor": 0.0}]

@@ -9,8 +9,8 @@ import timm
 import torch
 import torchvision
 
-from pipeline import storage
-from pipeline.config import ConfigError
+from pipeline.core import files
+from pipeline.core.errors import ConfigError, FileError
 from pipeline.networks import backbone
 from pipeline.networks.small import SmallBackbone
 
@@ -34,7 +34,7 @@ def test_a_stored_backbone_comes_back(tmp_path: Path, architecture: dict[str, An
     made = backbone.build(architecture)
     made.train()(images())  # moves the running statistics
     description = {**architecture, "mean": (0.5, 0.4, 0.3), "std": (0.2, 0.2, 0.2)}
-    storage.write_torch(tmp_path / "backbone.pt", {"architecture": description, "state": made.state_dict()})
+    files.write_torch(tmp_path / "backbone.pt", {"architecture": description, "state": made.state_dict()})
     read, found = backbone.load(tmp_path / "backbone.pt")
     assert found == description and read.width == made.width
     assert torch.equal(pooled(read), pooled(made)) and pooled(read).shape == (2, made.width)
@@ -126,7 +126,7 @@ def test_a_torchvision_file_fits_timms_resnet(tmp_path: Path, resnet: Any, shape
     if shape != "as torchvision saves it":  # and in another order: names decide
         renamed = {f"module.{name}": value for name, value in reversed(content.items())}
         content = {"epoch": 3, "state_dict": renamed}
-    storage.write_torch(tmp_path / "resnet18.pt", content)
+    files.write_torch(tmp_path / "resnet18.pt", content)
     made, _ = backbone.pretrained("resnet18", "file", str(tmp_path / "resnet18.pt"))
     torch.testing.assert_close(pooled(made), features(resnet))
     assert made.width == 512
@@ -135,7 +135,7 @@ def test_a_torchvision_file_fits_timms_resnet(tmp_path: Path, resnet: Any, shape
 def test_a_file_without_counters_of_batches_fits(tmp_path: Path, resnet: Any) -> None:
     content = {name: value for name, value in resnet.state_dict().items() if not name.endswith("num_batches_tracked")}
     assert len(content) == len(resnet.state_dict()) - 20
-    storage.write_torch(tmp_path / "resnet18.pt", content)
+    files.write_torch(tmp_path / "resnet18.pt", content)
     made, _ = backbone.pretrained("resnet18", "file", str(tmp_path / "resnet18.pt"))
     torch.testing.assert_close(pooled(made), features(resnet))
     counters = [value for name, value in made.state_dict().items() if name.endswith("num_batches_tracked")]
@@ -146,7 +146,7 @@ def test_a_file_that_does_not_fit_is_named_with_its_first_fault(tmp_path: Path, 
     path = tmp_path / "weights.pt"
 
     def refused(content: Any, message: str, model: str = "resnet18") -> None:
-        storage.write_torch(path, content)
+        files.write_torch(path, content)
         with pytest.raises(ConfigError, match=message):
             backbone.pretrained(model, "file", str(path))
 
@@ -161,7 +161,7 @@ def test_a_file_that_does_not_fit_is_named_with_its_first_fault(tmp_path: Path, 
     refused({"x": torch.zeros(64, 3, 7, 7)}, "weights.pt lacks 119 tensors")  # of 20 convolutions and 20 norms
     path.write_bytes(b"<html>")
     for absent in (path, tmp_path / "gone.pt"):
-        with pytest.raises(storage.StorageError, match=absent.name):
+        with pytest.raises(FileError, match=absent.name):
             backbone.pretrained("resnet18", "file", str(absent))
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pipeline.config import ConfigError
+from pipeline.core.errors import ConfigError
 from pipeline.networks.label_transformer import LabelClassifier, LabelTransformer, position_code
 
 SIZES: dict[str, Any] = {

@@ -7,9 +7,10 @@ import torch
 from pydantic import TypeAdapter
 from torch import Tensor
 
-from pipeline import config, storage
-from pipeline.config import ConfigError
+from pipeline.core import files
+from pipeline.core.errors import ConfigError
 from pipeline.networks.network import Network, cpu_state, on_backbone, restore
+from pipeline.networks.settings import HEAD_GIVES, Head
 from tests import tiny
 
 BOOSTED = {"kind": "boosted", "factor": 5.0}
@@ -40,7 +41,7 @@ def answer(network: Network) -> dict[str, Tensor]:
 @pytest.mark.parametrize(("head", "on_images"), [(tiny.LINEAR, False), *((head, True) for head in HEADS)])
 def test_a_weights_file_is_enough_to_rebuild_a_network(tmp_path: Path, head: dict[str, Any], on_images: bool) -> None:
     network = trained(head, on_images)
-    storage.write_torch(tmp_path / "weights.pt", network.content())
+    files.write_torch(tmp_path / "weights.pt", network.content())
     torch.manual_seed(5)
     state = torch.get_rng_state()
     again = restore(tmp_path / "weights.pt")
@@ -68,7 +69,7 @@ def test_a_fresh_head_on_a_stored_backbone(tmp_path: Path, head: dict[str, Any])
     source = trained(tiny.LINEAR, True)
     assert source.backbone is not None
     content = {"architecture": tiny.BACKBONE, "state": source.backbone.state_dict()}
-    storage.write_torch(tmp_path / "backbone.pt", content)
+    files.write_torch(tmp_path / "backbone.pt", content)
     made = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
@@ -94,22 +95,22 @@ def test_a_head_on_features_gives_what_it_gives_on_images() -> None:
 
 
 def test_every_kind_of_head_is_tried_here() -> None:
-    assert {head["kind"] for head in HEADS} == set(config.HEAD_GIVES)
+    assert {head["kind"] for head in HEADS} == set(HEAD_GIVES)
     for head in HEADS:
-        TypeAdapter(config.Head).validate_python(head)
+        TypeAdapter(Head).validate_python(head)
 
 
 @every_head
 def test_a_network_gives_what_it_says_it_provides(head: dict[str, Any]) -> None:
     network = trained(head, True)
     assert network.provides() == {*answer(network), "parameters"} - {"logits"}
-    assert network.provides() == {*config.HEAD_GIVES[head["kind"]], "parameters"}
+    assert network.provides() == {*HEAD_GIVES[head["kind"]], "parameters"}
 
 
 @every_head
 def test_a_network_on_cached_features_gives_no_maps(head: dict[str, Any]) -> None:
     network = tiny.network(head)
-    assert network.provides() == {*config.HEAD_GIVES[head["kind"]], "parameters"} - {"maps"}
+    assert network.provides() == {*HEAD_GIVES[head["kind"]], "parameters"} - {"maps"}
     if head["kind"] == "linear":
         assert network.provides() == {*answer(network), "parameters"} - {"logits"}
     else:  # the preflight refuses it, since there is no map to read
@@ -140,7 +141,7 @@ def test_one_step_moves_every_weight_of_head_and_backbone(tmp_path: Path, head: 
     optimizer.step()
     for name, value in network.named_parameters():
         assert not torch.equal(value, before[name]), name
-    storage.write_torch(tmp_path / "weights.pt", network.content())
+    files.write_torch(tmp_path / "weights.pt", network.content())
     found, expected = answer(restore(tmp_path / "weights.pt")), answer(network.eval())
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config import Params
+from pipeline.config.params import Params
 from pipeline.report.read import Collected, collect
 from tests.report.project import make_project, many
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from ruamel.yaml import YAML
 
-from pipeline import storage
-from pipeline.config import Params, load
-from pipeline.table import Table, write_table
+from pipeline.config.params import Params, read_params
+from pipeline.core import files, hdf5
+from pipeline.labels.table import Table, write_table
 from stages.audit import audit
 from stages.wasserstein import wasserstein
 
@@ -142,7 +142,7 @@ def write_data(root: Path, dataset: str, table: Table) -> np.ndarray:
     single = observe(table.truth)
     folder = root / "data" / "prepare" / dataset
     write_table(folder / "table.h5", table)
-    storage.write_json(
+    files.write_json(
         folder / "report.json",
         {
             "dataset": dataset, "source": "synthetic", "size": 48,
@@ -167,7 +167,7 @@ def write_data(root: Path, dataset: str, table: Table) -> np.ndarray:
             "hidden_positive": None, "false_negative_rate": None, "expected_false_negative_rate": None,
         })  # fmt: skip
     unknown = (known == 0) & scored
-    storage.write_json(
+    files.write_json(
         root / "data" / "simulate" / dataset / "report.json",
         {
             "how": "Labels are drawn.", "protocol": "seeded", "draw": 0, "seed": None, "rows": {}, "classes": rows,
@@ -184,14 +184,14 @@ def write_data(root: Path, dataset: str, table: Table) -> np.ndarray:
             "expected_false_negative_rate": None, "labels_per_image": 1.0,
         },
     )  # fmt: skip
-    with storage.create_hdf5(root / "data" / "simulate" / dataset / "observed.h5") as file:
+    with hdf5.create(root / "data" / "simulate" / dataset / "observed.h5") as file:
         everything = np.where(table.scored, np.where(table.truth == 1, 1, -1), 0).astype(np.int8)
         negatives = np.where(single == 1, 1, np.where((table.truth == 0) & table.scored, -1, 0)).astype(np.int8)
         if not table.exhaustive:
             single = negatives = everything
         for name, labels in (("single", single), ("all", everything), ("negatives", negatives)):
-            storage.put(file, name, labels, axes="image, class", units="label")
-    storage.write_json(
+            hdf5.put(file, name, labels, axes="image, class", units="label")
+    files.write_json(
         root / "weights" / dataset / "provenance.json", {"origin": "synthetic", "versions": {"torch": "0"}}
     )
     return single
@@ -211,21 +211,21 @@ def write_run(
         fade = np.linspace(0.5, 1, EPOCHS)[:, None, None]
         per_epoch[name] = (strength * fade * (2.0 * table.truth[index] - 1) + 1.5 * noise - 1).astype(np.float32)
         logits[name] = per_epoch[name][1]
-    with storage.create_hdf5(folder / "logits.h5") as file:
+    with hdf5.create(folder / "logits.h5") as file:
         for name, values in logits.items():
-            storage.put(file, name, values, axes="image, class", units="logit")
+            hdf5.put(file, name, values, axes="image, class", units="logit")
         for name in ("val", "train"):
-            storage.put(file, f"epochs_{name}", per_epoch[name], axes="epoch, image, class", units="logit")
+            hdf5.put(file, f"epochs_{name}", per_epoch[name], axes="epoch, image, class", units="logit")
         file.attrs["epoch"] = 2
         file.attrs["classes"] = "[]"
     labels = {"full": "all", "iun": "negatives"}.get(method, "single")
-    with storage.open_hdf5(root / "data" / "simulate" / key.split("-")[0] / "observed.h5") as file:
+    with hdf5.read(root / "data" / "simulate" / key.split("-")[0] / "observed.h5") as file:
         observed = file[labels][()][rows["train"]]  # pyright: ignore
-    with storage.create_hdf5(folder / "labels.h5") as file:
+    with hdf5.create(folder / "labels.h5") as file:
         probability = 1 / (1 + np.exp(-logits["train"]))
         belief = np.zeros_like(probability) if method in ("an", "full", "iun") else probability
-        storage.put(file, "belief", belief, axes="image, class", units="of an unknown cell")
-        storage.put(file, "weight", np.ones_like(belief), axes="image, class", units="of an unknown cell")
+        hdf5.put(file, "belief", belief, axes="image, class", units="of an unknown cell")
+        hdf5.put(file, "weight", np.ones_like(belief), axes="image, class", units="of an unknown cell")
         file.attrs["labels"] = labels
         rounds = np.zeros((0, *observed.shape), np.int8)
         if method in LABELLING:
@@ -233,12 +233,12 @@ def write_run(
             rounds = np.stack([np.where(observed == 0, guess, 0) for guess in guesses]).astype(np.int8)
         else:
             file.attrs["reason"] = "the method labels no unknown cell"
-        storage.put(file, "pseudo_label", rounds, axes="round, image, class", units="label")
-        storage.put(file, "round_epoch", np.arange(1, len(rounds) + 1), axes="round", units="epoch")
+        hdf5.put(file, "pseudo_label", rounds, axes="round, image, class", units="label")
+        hdf5.put(file, "round_epoch", np.arange(1, len(rounds) + 1), axes="round", units="epoch")
 
     present = [column for column in range(len(table.classes)) if table.truth[rows["test"], column].any()]
     shift = {column: 0.01 * (place - (len(present) - 1) / 2) for place, column in enumerate(present)}  # sums to 0
-    storage.write_tsv(
+    files.write_tsv(
         folder / "per_class.tsv",
         [
             {
@@ -252,7 +252,7 @@ def write_run(
     )
     fall = FALL.get(method, 0.0)
     curve = [score - 6, score + 1, *(score + 1 - fall * step / (EPOCHS - 2) for step in range(1, EPOCHS - 1))]
-    storage.write_tsv(
+    files.write_tsv(
         folder / "epochs.tsv",
         [
             {
@@ -264,7 +264,7 @@ def write_run(
         ],
     )  # fmt: skip
     rate = 0.001 if seed else 0.01
-    storage.write_tsv(
+    files.write_tsv(
         folder / "search.tsv",
         [
             {"learning_rate": tried, "epoch": 2, "val_map": score + (tried == rate), "chosen": int(tried == rate)}
@@ -272,7 +272,7 @@ def write_run(
         ],
     )
     part = {"map": score, "map_absent_zero": score * len(present) / len(table.classes), "classes_present": len(present)}
-    storage.write_json(
+    files.write_json(
         folder / "metrics.json",
         {
             "labels": dict.fromkeys(("val", "test"), "clean" if table.exhaustive else "given"),
@@ -284,7 +284,7 @@ def write_run(
         },
     )
     head = HEADS.get(method, "linear") if stage in ("end_to_end", "lac") else "linear"
-    storage.write_json(
+    files.write_json(
         folder / "provenance.json",
         {
             "settings": {
@@ -303,11 +303,11 @@ def write_landscape(root: Path, dataset: str, method: str, seed: int) -> None:
     """Write a bowl."""
     line, plane = np.linspace(-1, 1, 9), np.linspace(-1, 1, 5)
     depth = 0.2 if method == "an" else -0.05
-    with storage.create_hdf5(root / "analyses" / "landscape" / f"{dataset}-{method}-{seed}" / "landscape.h5") as file:
-        storage.put(file, "offsets_1d", line, axes="point", units="offset")
-        storage.put(file, "loss_1d", depth + line**2 + 0.1 * line, axes="point", units="loss")
-        storage.put(file, "offsets_2d", plane, axes="point", units="offset")
-        storage.put(file, "loss_2d", depth + plane[:, None] ** 2 + 2 * plane[None] ** 2, axes="x, y", units="loss")
+    with hdf5.create(root / "analyses" / "landscape" / f"{dataset}-{method}-{seed}" / "landscape.h5") as file:
+        hdf5.put(file, "offsets_1d", line, axes="point", units="offset")
+        hdf5.put(file, "loss_1d", depth + line**2 + 0.1 * line, axes="point", units="loss")
+        hdf5.put(file, "offsets_2d", plane, axes="point", units="offset")
+        hdf5.put(file, "loss_2d", depth + plane[:, None] ** 2 + 2 * plane[None] ** 2, axes="x, y", units="loss")
         file.attrs.update(
             {"centre_loss": depth, "direction_seed": 123, "images": 40, "method": method, "stage": "finetune"}
         )
@@ -337,4 +337,4 @@ def make_project(root: Path, params: Path, plan: Plan | None = None) -> Params:
             wasserstein(root, dataset, seed)
             for method in ("an", "em_apl"):
                 write_landscape(root, dataset, method, seed)
-    return load(root / "params.yaml")
+    return read_params(root / "params.yaml")

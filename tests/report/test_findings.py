@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pipeline.config import Params
+from pipeline.config.params import Params
+from pipeline.labels.table import Table
 from pipeline.report import findings, frames, text
 from pipeline.report.frames import Results
 from pipeline.report.read import Collected, collect
-from pipeline.table import Table
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 from scipy.stats import wasserstein_distance
 
-from pipeline import storage
-from pipeline.config import Params
+from pipeline.config.params import Params
+from pipeline.core import hdf5
+from pipeline.labels.table import Table
 from pipeline.report import frames
 from pipeline.report.frames import Results
 from pipeline.report.read import Collected, collect
-from pipeline.table import Table
 from tests.report.project import FIRST, LINEAR, SECOND, TUNED, many
 
 KEY = ["stage", "method", "variant"]
@@ -289,7 +289,7 @@ def test_pseudo_labels_at_the_chosen_epoch(whole: tuple[Path, Params], result: R
     found = rows_of(frames.pseudo_labels(result), *KEY)
     unknown, coverage, accuracy = _unknown(table), [], []
     for seed in range(3):
-        with storage.open_hdf5(whole[0] / f"runs/finetune/digits-em_apl-{seed}/labels.h5") as file:
+        with hdf5.read(whole[0] / f"runs/finetune/digits-em_apl-{seed}/labels.h5") as file:
             labels = file["pseudo_label"][1]  # pyright: ignore  the chosen epoch is the second
         labelled = right = 0
         for i, c in zip(*np.nonzero(unknown), strict=True):
@@ -360,7 +360,7 @@ def test_distances_are_means_over_seeds(whole: tuple[Path, Params], result: Resu
     unknown, column = _unknown(table), table.classes.index("zebra")
     values = []
     for seed in range(3):
-        with storage.open_hdf5(whole[0] / f"runs/finetune/digits-em-{seed}/logits.h5") as file:
+        with hdf5.read(whole[0] / f"runs/finetune/digits-em-{seed}/logits.h5") as file:
             p = 1 / (1 + np.exp(-file["train"][:, column].astype(float)))  # pyright: ignore
         cells, positive = unknown[:, column], table.truth[:40, column] == 1
         values.append(wasserstein_distance(p[cells & positive], p[cells & ~positive]))

@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline import storage
-from pipeline.config import Params
+from pipeline.config.params import Params
+from pipeline.core import files, hdf5
+from pipeline.core.errors import FileError
+from pipeline.labels.table import Table, read_table
 from pipeline.report import figures, findings, frames, page, text
 from pipeline.report.frames import Results
 from pipeline.report.read import Collected, collect
-from pipeline.table import Table, read_table
 from tests.report.project import Plan, make_project
 from tests.report.test_page import Reader
 
@@ -160,7 +161,7 @@ def test_pseudo_labels_and_beliefs_are_counted_over_unknown_cells(
 ) -> None:
     unknown, values = ~table.scored[table.rows("train")], {"absent": [], "believed": []}
     for seed in (0, 1):
-        with storage.open_hdf5(project[0] / f"runs/finetune/digits-em_apl-{seed}/labels.h5") as file:
+        with hdf5.read(project[0] / f"runs/finetune/digits-em_apl-{seed}/labels.h5") as file:
             labels, belief = file["pseudo_label"][1], file["belief"][()]  # pyright: ignore  the chosen epoch is 2
         values["absent"].append((labels[unknown] == -1).sum() / unknown.sum())
         values["believed"].append((belief[unknown] > 0.5).sum() / unknown.sum())
@@ -180,7 +181,7 @@ def test_pseudo_labels_and_beliefs_are_counted_over_unknown_cells(
 def test_the_likeliest_missed_labels_of_the_first_seed_are_shown(
     built: tuple[page.Report, Reader], project: tuple[Path, Params], result: Results
 ) -> None:
-    rows = storage.read_tsv(project[0] / "analyses/audit/digits-0/missed.tsv")
+    rows = files.read_tsv(project[0] / "analyses/audit/digits-0/missed.tsv")
     mine = [row for row in rows if (row["stage"], row["key"]) == ("finetune", "digits-em_apl-0")]
     found = dict(frames.by_arm(frames.missed(result)))["finetune", "em_apl", ""]
     assert list(zip(found["path"], found["class"], strict=True)) == [(row["path"], row["class"]) for row in mine]
@@ -215,8 +216,8 @@ def test_missed_labels_stand_open_near_the_top_with_what_is_given(
 def _pictures(root: Path, count: int) -> None:
     """Row n is one grey of its own: 3 * n."""
     pixels = np.broadcast_to(np.arange(count, dtype=np.uint8)[:, None, None, None] * 3, (count, 8, 8, 3))
-    with storage.create_hdf5(root / "data/prepare/digits/images.h5") as file:
-        storage.put(file, "pixels", pixels, axes="image, height, width, channel (RGB)", units="0 to 255")
+    with hdf5.create(root / "data/prepare/digits/images.h5") as file:
+        hdf5.put(file, "pixels", pixels, axes="image, height, width, channel (RGB)", units="0 to 255")
 
 
 def test_packed_pictures_are_shown_small_beside_missed_labels(
@@ -230,7 +231,7 @@ def test_packed_pictures_are_shown_small_beside_missed_labels(
         _pictures(root, 71)
         (lost,) = collect(root, params, partial=True).missing
         packed.write_bytes(b"no HDF5")
-        with pytest.raises(storage.StorageError, match="data/prepare/digits/images.h5"):
+        with pytest.raises(FileError, match="data/prepare/digits/images.h5"):
             collect(root, params)
     finally:
         packed.unlink()

@@ -13,8 +13,9 @@ import pytest
 from PIL import Image
 from ruamel.yaml import YAML
 
-from pipeline import storage
-from pipeline.config import ConfigError, Params, load
+from pipeline.config.params import Params, read_params
+from pipeline.core import files
+from pipeline.core.errors import ConfigError, FileError
 from pipeline.report import page, read
 from pipeline.report.read import collect
 from stages.report import report
@@ -156,16 +157,16 @@ def test_figures_and_their_numbers_are_files(built: tuple[Path, Reader]) -> None
     for path in (folder / "figures").iterdir():
         assert Image.open(io.BytesIO(path.read_bytes())).format == "PNG"
     for path in (folder / "tables").iterdir():
-        assert storage.read_tsv(path), path
+        assert files.read_tsv(path), path
 
 
 def test_curves_hold_a_column_a_method_for_dvc_plots(built: tuple[Path, Reader]) -> None:
-    rows = storage.read_tsv(built[0] / "tables/digits-finetune-val_map.tsv")
+    rows = files.read_tsv(built[0] / "tables/digits-finetune-val_map.tsv")
     assert list(rows[0]) == ["epoch", *(n for m in ("an", "em", "em_apl", "iun", "full") for n in (m, f"{m}_std"))]
     assert [row["epoch"] for row in rows] == ["1", "2", "3", "4", "5", "6"]
     assert float(rows[1]["an"]) == pytest.approx(66) and float(rows[5]["an"]) == pytest.approx(63)
     assert float(rows[5]["an_std"]) == pytest.approx(1)
-    lac = storage.read_tsv(built[0] / "tables/digits-lac-val_map.tsv")
+    lac = files.read_tsv(built[0] / "tables/digits-lac-val_map.tsv")
     assert list(lac[0]) == ["epoch", "lac", "lac_std", "plc", "plc_std", "lac-no_queue"]
 
 
@@ -198,8 +199,8 @@ def test_the_stage_writes_the_same_bytes_in_another_process_and_removes_old_figu
 ) -> None:
     report(small)
     first = _content(small / "report")
-    storage.write_bytes(small / "report/figures/digits-removed.png", b"old")
-    storage.write_tsv(small / "report/tables/digits-removed.tsv", [{"a": 1}])
+    files.write_bytes(small / "report/figures/digits-removed.png", b"old")
+    files.write_tsv(small / "report/tables/digits-removed.tsv", [{"a": 1}])
     environment = os.environ | {"PYTHONPATH": str(repository), "PYTHONHASHSEED": "7", "PYTHONDONTWRITEBYTECODE": "1"}
     code = (
         "import runpy, sys; runpy.run_module('stages.report', run_name='__main__'); assert 'torch' not in sys.modules"
@@ -215,7 +216,7 @@ def test_the_stage_writes_the_same_bytes_in_another_process_and_removes_old_figu
 def test_a_partial_page_names_what_is_missing(small: Path) -> None:
     for path in ("runs/finetune/digits-an-0", "analyses/landscape", "analyses/audit"):
         shutil.rmtree(small / path)
-    with pytest.raises(storage.StorageError, match="runs/finetune/digits-an-0/metrics.json"):
+    with pytest.raises(FileError, match="runs/finetune/digits-an-0/metrics.json"):
         report(small)
     assert not (small / "report").exists()
     report(small, partial=True)
@@ -257,11 +258,11 @@ def test_a_partial_page_leaves_the_summary_that_git_keeps(small: Path, repositor
 
 def test_the_page_says_where_the_average_was_chosen(small: Path) -> None:
     path = small / "runs/finetune/digits-full-0/metrics.json"
-    storage.write_json(path, storage.read_json(path) | {"weights": "average"})
-    rows = storage.read_tsv(small / "runs/finetune/digits-full-0/epochs.tsv")
+    files.write_json(path, files.read_json(path) | {"weights": "average"})
+    rows = files.read_tsv(small / "runs/finetune/digits-full-0/epochs.tsv")
     kinds = [{"weights": "average" if row["epoch"] == "2" else "raw"} for row in rows]
     both = [row | kind for row, kind in zip(rows, kinds, strict=True)]
-    storage.write_tsv(small / "runs/finetune/digits-full-0/epochs.tsv", both)
+    files.write_tsv(small / "runs/finetune/digits-full-0/epochs.tsv", both)
     report(small)
     words = Reader((small / "report/index.html").read_text(encoding="utf-8")).words
     assert words.count("moving average of the weights was chosen, not the weights, for Full labels (1 of 1 seed).") == 1
@@ -278,10 +279,10 @@ def test_plots_are_files_that_the_report_stage_makes(built: tuple[Path, Reader],
     for path in [*paths, *curves]:
         assert any(path.startswith(f"{out}/") for out in outs), path
         assert (built[0].parent / path).is_file(), path
-    grid = load(built[0].parent / "params.yaml").grid
+    grid = read_params(built[0].parent / "params.yaml").grid
     for path, y in curves.items():
         wanted = getattr(grid, y.removeprefix("${grid.").removesuffix("}"))
-        assert {"epoch", *wanted} <= set(storage.read_tsv(built[0].parent / path)[0]), path
+        assert {"epoch", *wanted} <= set(files.read_tsv(built[0].parent / path)[0]), path
 
 
 def test_two_datasets_stand_under_their_names(project: Maker, tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline import storage
-from pipeline.config import Params
+from pipeline.config.params import Params
+from pipeline.core import files
+from pipeline.core.errors import FileError
 from pipeline.report import frames
 from pipeline.report.read import Collected, Run, collect, number
 
@@ -106,7 +107,7 @@ def test_what_params_do_not_name_is_not_read(copy: Whole) -> None:
 def test_an_absent_file_is_named_and_in_partial_mode_listed(copy: Whole, path: str) -> None:
     root, params = copy
     (root / path).unlink()
-    with pytest.raises(storage.StorageError, match=path):
+    with pytest.raises(FileError, match=path):
         collect(root, params)
     found = collect(root, params, partial=True)
     assert [item.path for item in found.missing] == [path]
@@ -123,26 +124,26 @@ def test_a_run_without_a_file_is_left_out_whole(copy: Whole) -> None:
 
 
 def _no_key(path: Path) -> None:
-    record = storage.read_json(path)
+    record = files.read_json(path)
     del record["test"]["map_absent_zero"]
-    storage.write_json(path, record)
+    files.write_json(path, record)
 
 
 def _no_labels(path: Path) -> None:
-    storage.write_json(path, {key: value for key, value in storage.read_json(path).items() if key != "labels"})
+    files.write_json(path, {key: value for key, value in files.read_json(path).items() if key != "labels"})
 
 
 def _one_word(path: Path) -> None:
-    storage.write_json(path, storage.read_json(path) | {"labels": "clean"})  # as runs of old wrote it
+    files.write_json(path, files.read_json(path) | {"labels": "clean"})  # as runs of old wrote it
 
 
 def _no_truth(path: Path) -> None:
-    storage.write_json(path, {key: value for key, value in storage.read_json(path).items() if key != "truth"})
+    files.write_json(path, {key: value for key, value in files.read_json(path).items() if key != "truth"})
 
 
 def test_what_provenance_does_not_say_is_not_recorded(copy: Whole) -> None:
     root, params = copy
-    storage.write_json(root / "runs/finetune/digits-em-1/provenance.json", {})
+    files.write_json(root / "runs/finetune/digits-em-1/provenance.json", {})
     run = _finetuned(collect(root, params))["em"][1]
     assert (run.head, run.protocol, run.density, run.select) == ("not recorded", "not recorded", False, None)
 
@@ -184,12 +185,12 @@ def test_a_damaged_file_is_named_with_what_is_wrong(
     found = collect(root, params, partial=True).missing
     assert [item.path for item in found] == [path]
     assert reason in found[0].reason
-    with pytest.raises(storage.StorageError, match=reason):
+    with pytest.raises(FileError, match=reason):
         collect(root, params)
 
 
 def test_an_empty_project_names_some_files_and_counts_the_rest(whole: Whole, tmp_path: Path) -> None:
-    with pytest.raises(storage.StorageError) as error:
+    with pytest.raises(FileError) as error:
         collect(tmp_path, whole[1])
     assert "data/prepare/digits/table.h5" in str(error.value)
     found = collect(tmp_path, whole[1], partial=True)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.config import ConfigError
+from pipeline.core.errors import ConfigError
 from pipeline.sources import base, digits
 
 DIGITS = {"source": "digits", "train": 20, "val": 20, "test": 20, "size": 48, "seed": 0}

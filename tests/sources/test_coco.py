@@ -10,11 +10,13 @@ from PIL import Image
 from pydantic import ValidationError
 
 from benchmarks import coco_prepare
-from pipeline.complaints import FaultyData
-from pipeline.images import decode
-from pipeline.single_positive import literature, split_rows
+from pipeline.core.errors import SourceError
+from pipeline.core.faults import FaultyData
+from pipeline.data.images import decode
+from pipeline.labels.recipe import literature
+from pipeline.labels.splits import split_rows
+from pipeline.labels.table import Dataset
 from pipeline.sources import coco
-from pipeline.table import Dataset, SourceError
 
 CATEGORIES = {13: "stop sign", 1: "person", 90: "toothbrush"}  # ids with gaps, in the order of the file
 TRAIN = {  # image id -> (category id, iscrowd) of its annotations

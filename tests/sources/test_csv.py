@@ -12,8 +12,9 @@ from hypothesis import settings as checks
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from pipeline.core.errors import SourceError
+from pipeline.labels.table import Dataset
 from pipeline.sources import csv, json
-from pipeline.table import Dataset, SourceError
 
 NAMES = {"kind": "names", "column": "labels", "separator": ";"}
 COLUMNS = {"kind": "columns", "zero": "absent", "minus_one": "absent", "empty": "unknown"}

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from pipeline.single_positive import split_rows
+from pipeline.core.errors import SourceError
+from pipeline.labels.splits import split_rows
+from pipeline.labels.table import Dataset
 from pipeline.sources import cub
-from pipeline.table import Dataset, SourceError
 
 IMAGES = {  # id -> path, training?
     1: ("001.Albatross/Albatross_0002.jpg", 0),

@@ -8,9 +8,9 @@ import pytest
 from pydantic import ValidationError
 from sklearn.datasets import load_digits
 
-from pipeline import seeds
+from pipeline.core import seeds
+from pipeline.labels.table import Dataset
 from pipeline.sources import digits
-from pipeline.table import Dataset
 
 SIZES = {"source": "digits", "train": 60, "val": 25, "test": 35, "size": 48, "seed": 0}
 

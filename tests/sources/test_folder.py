@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from pipeline.core.errors import SourceError
+from pipeline.labels.table import Dataset
 from pipeline.sources import folder
-from pipeline.table import Dataset, SourceError
 
 PLAIN = ("cat/1.jpg", "cat/2.JPG", "cat/deep/er/3.png", "dog/1.jpg", "dog/5.webp", "dog/6.jpg")
 

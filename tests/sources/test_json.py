@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from pipeline.core.errors import SourceError
+from pipeline.labels.table import Dataset
 from pipeline.sources import json
-from pipeline.table import Dataset, SourceError
 
 ENTRIES: list[dict[str, Any]] = [
     {"path": "a.jpg", "labels": ["cat", "dog"]},

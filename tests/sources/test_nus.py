@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from pipeline.single_positive import split_rows
+from pipeline.core.errors import SourceError
+from pipeline.labels.splits import split_rows
+from pipeline.labels.table import Dataset
 from pipeline.sources import nus
-from pipeline.table import Dataset, SourceError
 
 CONCEPTS = ("sky", "animal", "water")  # as in no alphabet, so that an order by file names would show
 TRAIN = {  # sky, animal, water

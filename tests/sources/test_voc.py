@@ -8,11 +8,12 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 
-from pipeline.complaints import FaultyData
-from pipeline.images import decode
-from pipeline.single_positive import split_rows
+from pipeline.core.errors import SourceError
+from pipeline.core.faults import FaultyData
+from pipeline.data.images import decode
+from pipeline.labels.splits import split_rows
+from pipeline.labels.table import Dataset
 from pipeline.sources import voc
-from pipeline.table import Dataset, SourceError
 
 CLASSES = ("bird", "cat", "dog")
 TRAIN = {  # bird, cat, dog as in the files

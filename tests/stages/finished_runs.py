@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from ruamel.yaml import YAML
 
-from pipeline import storage
-from pipeline.table import Table, write_table
+from pipeline.core import hdf5
+from pipeline.labels.table import Table, write_table
 
 DATASET, SEED = "digits", 0
 CLASSES = ("cat", "dog | wolf", "owl")
@@ -58,9 +58,9 @@ def write_data(root: Path) -> tuple[Table, dict[str, np.ndarray]]:
     everything = np.where(scored, 2 * truth - 1, 0).astype(np.int8)
     negatives = np.where(scored & (truth == 0), -1, single).astype(np.int8)
     observed = {"single": single, "all": everything, "negatives": negatives}
-    with storage.create_hdf5(root / "data" / "simulate" / DATASET / "observed.h5") as file:
+    with hdf5.create(root / "data" / "simulate" / DATASET / "observed.h5") as file:
         for name, labels in observed.items():
-            storage.put(file, name, labels, axes="image, class", units="label")
+            hdf5.put(file, name, labels, axes="image, class", units="label")
     return table, observed
 
 
@@ -71,9 +71,9 @@ def write_given(root: Path) -> tuple[Table, np.ndarray, np.ndarray]:
     given = replace(table, truth=(table.truth * known).astype(np.int8), scored=known, exhaustive=False)
     write_table(root / "data" / "prepare" / DATASET / "table.h5", given)
     labels = np.where(known, 2 * table.truth - 1, 0).astype(np.int8)
-    with storage.create_hdf5(root / "data" / "simulate" / DATASET / "observed.h5") as file:
+    with hdf5.create(root / "data" / "simulate" / DATASET / "observed.h5") as file:
         for name in ("single", "all", "negatives"):
-            storage.put(file, name, labels, axes="image, class", units="label")
+            hdf5.put(file, name, labels, axes="image, class", units="label")
     return given, labels, table.truth
 
 
@@ -94,9 +94,9 @@ def write_run(
     if labelled:
         held["epochs_train"] = generator.normal(size=(EPOCHS, *shape)).astype(np.float32)
     folder = root / "runs" / stage / key
-    with storage.create_hdf5(folder / "logits.h5") as file:
+    with hdf5.create(folder / "logits.h5") as file:
         for name, values in held.items():
-            storage.put(file, name, values, axes="image, class", units="logit")
+            hdf5.put(file, name, values, axes="image, class", units="logit")
         file.attrs["epoch"] = CHOSEN
     unknown = observed[table.rows("train")] == 0
     first = np.where(generator.random(shape) < 0.4, -1, 0) * unknown
@@ -106,11 +106,11 @@ def write_run(
     held["pseudo_label"] = np.array([first, second, third] if labelled else np.zeros((0, *shape)), dtype=np.int8)
     held["belief"] = generator.random(shape).astype(np.float32)
     held["weight"] = np.full(shape, -0.2, dtype=np.float32)
-    with storage.create_hdf5(folder / "labels.h5") as file:
+    with hdf5.create(folder / "labels.h5") as file:
         for name in ("belief", "weight", "pseudo_label"):
-            storage.put(file, name, held[name], axes="image, class", units="label")
+            hdf5.put(file, name, held[name], axes="image, class", units="label")
         rounds = np.arange(1, len(held["pseudo_label"]) + 1)
-        storage.put(file, "round_epoch", rounds, axes="round", units="epoch")
+        hdf5.put(file, "round_epoch", rounds, axes="round", units="epoch")
         if not labelled:
             file.attrs["reason"] = "the method labels no unknown cell"
         file.attrs.update(attrs)

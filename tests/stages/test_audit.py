@@ -7,9 +7,9 @@ import h5py
 import numpy as np
 import pytest
 
-from pipeline import storage
-from pipeline.storage import StorageError
-from pipeline.table import Table
+from pipeline.core import files, hdf5
+from pipeline.core.errors import FileError
+from pipeline.labels.table import Table
 from stages.audit import audit
 from tests.stages import finished_runs as finished
 
@@ -48,8 +48,8 @@ def result(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> dict[s
         "table": table,
         "observed": observed,
         "held": held,
-        "record": storage.read_json(folder / "audit.json"),
-        **{name: storage.read_tsv(folder / f"{name}.tsv") for name in ("rounds", "per_class", "calibration", "missed")},
+        "record": files.read_json(folder / "audit.json"),
+        **{name: files.read_tsv(folder / f"{name}.tsv") for name in ("rounds", "per_class", "calibration", "missed")},
         "summary": (folder / "summary.md").read_text(),
     }
 
@@ -72,8 +72,8 @@ def given(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> dict[st
         "labels": labels,
         "truth": truth,
         "held": held,
-        "record": storage.read_json(folder / "audit.json"),
-        **{name: storage.read_tsv(folder / f"{name}.tsv") for name in ("rounds", "per_class", "calibration", "missed")},
+        "record": files.read_json(folder / "audit.json"),
+        **{name: files.read_tsv(folder / f"{name}.tsv") for name in ("rounds", "per_class", "calibration", "missed")},
         "header": (folder / "calibration.tsv").read_text(),
         "summary": (folder / "summary.md").read_text(),
     }
@@ -238,7 +238,7 @@ def test_tables_have_their_columns_even_when_no_run_labels_anything(tmp_path: Pa
 def test_a_missing_run_is_an_error_that_names_it(tmp_path: Path, repository: Path):
     finished.write_params(tmp_path, repository, grid=finished.grid(), variants=finished.no_variants())
     finished.write_data(tmp_path)
-    with pytest.raises(StorageError, match="runs/linear_init/digits-an-0/logits.h5"):
+    with pytest.raises(FileError, match="runs/linear_init/digits-an-0/logits.h5"):
         audit(tmp_path, "digits", 0)
 
 
@@ -247,10 +247,10 @@ def test_a_run_on_another_table_is_refused(tmp_path: Path, repository: Path):
     table, observed = finished.write_data(tmp_path)
     finished.write_run(tmp_path, "linear_init", STILL, table, observed["single"], seed=1, labelled=False)
     logits = tmp_path / "runs/linear_init" / STILL / "logits.h5"
-    with storage.create_hdf5(logits) as file:
-        storage.put(file, "val", np.zeros((finished.VAL + 1, 3)), axes="image, class", units="logit")
+    with hdf5.create(logits) as file:
+        hdf5.put(file, "val", np.zeros((finished.VAL + 1, 3)), axes="image, class", units="logit")
         file.attrs["epoch"] = 1
-    with pytest.raises(StorageError, match="run that stage again"):
+    with pytest.raises(FileError, match="run that stage again"):
         audit(tmp_path, "digits", 0)
 
 
@@ -295,12 +295,12 @@ def test_fifty_likely_missed_labels_are_enough(tmp_path: Path, repository: Path)
     finished.write_params(tmp_path, repository, grid=finished.grid(), variants=finished.no_variants())
     table, labels, _ = finished.write_given(tmp_path)
     nothing = np.zeros_like(labels)  # 60 unknown training cells
-    with storage.create_hdf5(tmp_path / "data/simulate/digits/observed.h5") as file:
+    with hdf5.create(tmp_path / "data/simulate/digits/observed.h5") as file:
         for name in ("single", "all", "negatives"):
-            storage.put(file, name, nothing, axes="image, class", units="label")
+            hdf5.put(file, name, nothing, axes="image, class", units="label")
     finished.write_run(tmp_path, "linear_init", STILL, table, nothing, seed=1, labelled=False)
     audit(tmp_path, "digits", 0)
-    rows = storage.read_tsv(tmp_path / "analyses/audit/digits-0/missed.tsv")
+    rows = files.read_tsv(tmp_path / "analyses/audit/digits-0/missed.tsv")
     assert [row["rank"] for row in rows] == [str(rank) for rank in range(1, 51)]
 
 
@@ -358,6 +358,6 @@ def test_beliefs_are_spread_over_unknown_cells_of_a_weight(tmp_path: Path, repos
     with h5py.File(tmp_path / "runs/linear_init" / STILL / "labels.h5", "r+") as file:
         file["weight"][...] = 0
     audit(tmp_path, "digits", 0)
-    found = storage.read_json(tmp_path / "analyses/audit/digits-0/audit.json")["runs"][0]["beliefs"]
+    found = files.read_json(tmp_path / "analyses/audit/digits-0/audit.json")["runs"][0]["beliefs"]
     assert found["belief"]["cells"] == 0 and found["belief"]["mean"] is None
     assert found["probability"]["cells"] == unknown.sum()

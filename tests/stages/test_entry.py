@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.config import ConfigError
-from pipeline.storage import StorageError
-from pipeline.table import SourceError
-from pipeline.train import TrainingError
+from pipeline.core import device
+from pipeline.core.errors import ConfigError, FileError, SourceError, TrainingError
 from stages import entry
 
 CALLS: list[Any] = []
@@ -42,7 +40,7 @@ def test_wrong_arguments_show_the_usage(argv: list[str], capsys: pytest.CaptureF
     assert "usage: python -m stages.probe" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("error", [ConfigError, StorageError, SourceError, TrainingError])
+@pytest.mark.parametrize("error", [ConfigError, FileError, SourceError, TrainingError])
 def test_a_known_fault_is_one_line(error: type[Exception]) -> None:
     def broken(root: Path) -> None:
         raise error("a.key: what is wrong")
@@ -91,15 +89,15 @@ def test_the_device_and_threads_come_from_the_environment(monkeypatch: pytest.Mo
     monkeypatch.setenv("SPML_DEVICE", "meta")
     monkeypatch.setenv("SPML_THREADS", "2")
     try:
-        assert entry.device() == torch.device("meta") and torch.get_num_threads() == 2
+        assert device.choose_device() == torch.device("meta") and torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
     monkeypatch.delenv("SPML_DEVICE")
     monkeypatch.delenv("SPML_THREADS")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert entry.device() == torch.device("cpu")
+    assert device.choose_device() == torch.device("cpu")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert entry.device() == torch.device("cuda") and torch.get_num_threads() == before
+    assert device.choose_device() == torch.device("cuda") and torch.get_num_threads() == before
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 import torch
 
-from pipeline import storage
-from pipeline.methods import base
+from pipeline.core import files
+from pipeline.core.errors import FileError
+from pipeline.methods.shared import base
 from stages.finetune import finetune
 from stages.linear_init import linear_init
 from tests import tiny
-from tests.stages.test_training import Project, states
+from tests.training.test_run import Project, states
 
 BOOSTED = {"kind": "boosted", "factor": 5.0}
 
@@ -58,12 +59,12 @@ def test_a_variant_starts_from_the_head_that_it_names(
     other = states(project, "linear_init", f"digits-{'an' if start == 'em_apl' else 'em_apl'}-0")
     assert not torch.equal(other["head.linear.weight"], head["head.linear.weight"])
     assert len(inherited) == (method == start)  # a method's memory is its own
-    read = storage.read_json(project.folder("finetune", key) / "provenance.json")["inputs"]
+    read = files.read_json(project.folder("finetune", key) / "provenance.json")["inputs"]
     assert [path for path in read if path.startswith("runs/")] == [f"runs/linear_init/digits-{start}-0/weights.pt"]
 
 
 def test_without_the_head_that_it_names(project: Project) -> None:
     key = variant(project, "em_apl", "full")
-    with pytest.raises(storage.StorageError, match="runs/linear_init/digits-full-0/weights.pt: cannot be read"):
+    with pytest.raises(FileError, match="runs/linear_init/digits-full-0/weights.pt: cannot be read"):
         finetune(project.root, "digits", "em_apl", 0, key)
     assert not project.folder("finetune", key).exists()

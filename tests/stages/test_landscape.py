@@ -6,15 +6,18 @@ import pytest
 import torch
 from ruamel.yaml import YAML
 
-from pipeline import config, seeds, storage
 from pipeline.audits.landscape import LandscapeError
-from pipeline.batch import Outputs, Problem
-from pipeline.methods import base
+from pipeline.config.params import read_params
+from pipeline.core import files, hdf5, seeds
+from pipeline.core.errors import FileError
 from pipeline.methods.an import AssumeNegative
 from pipeline.methods.an import Settings as AnSettings
+from pipeline.methods.shared import base
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 from pipeline.networks.network import Network
+from pipeline.training.run import problem
 from stages.landscape import landscape, own_loss, sample
-from stages.problem import problem
 from tests.stages import finished_runs as finished
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.25)
@@ -30,11 +33,11 @@ class Project:
         settings = {"default": SETTINGS}
         finished.write_params(root, repository, variants=finished.no_variants(), landscape=settings)
         self.root = root
-        self.params = config.load(root / "params.yaml")
+        self.params = read_params(root / "params.yaml")
         self.table, self.observed = finished.write_data(root)
         self.pixels = np.random.default_rng(5).integers(0, 256, (len(self.table.paths), 16, 16, 3), dtype=np.uint8)
-        with storage.create_hdf5(root / "data" / "prepare" / "digits" / "images.h5") as file:
-            storage.put(file, "pixels", self.pixels, axes="image, height, width, channel (RGB)", units="0 to 255")
+        with hdf5.create(root / "data" / "prepare" / "digits" / "images.h5") as file:
+            hdf5.put(file, "pixels", self.pixels, axes="image, height, width, channel (RGB)", units="0 to 255")
 
     def images(self, rows: np.ndarray) -> torch.Tensor:
         """Normalised images, one value after the other as the formula says."""
@@ -56,10 +59,10 @@ class Project:
         network.train()(train)
         network.eval()
         folder = self.root / "runs" / "finetune" / f"digits-{name}-0"
-        storage.write_torch(folder / "weights.pt", network.content())
-        storage.write_torch(folder / "method.pt", dict(method.state_dict()))
-        with torch.no_grad(), storage.create_hdf5(folder / "logits.h5") as file:
-            storage.put(file, "train", network(train)["logits"].numpy(), axes="image, class", units="logit")
+        files.write_torch(folder / "weights.pt", network.content())
+        files.write_torch(folder / "method.pt", dict(method.state_dict()))
+        with torch.no_grad(), hdf5.create(folder / "logits.h5") as file:
+            hdf5.put(file, "train", network(train)["logits"].numpy(), axes="image, class", units="logit")
         return network
 
     def loss(self, network: Network, method: base.Method, index: np.ndarray) -> float:
@@ -74,10 +77,10 @@ class Project:
 
     def result(self, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any], dict[str, Any], str]:
         folder = self.root / "analyses" / "landscape" / f"digits-{name}-0"
-        with storage.open_hdf5(folder / "landscape.h5") as file:
+        with hdf5.read(folder / "landscape.h5") as file:
             arrays = {key: dataset[()] for key, dataset in file.items()}
             attrs = dict(file.attrs)
-        return arrays, attrs, storage.read_json(folder / "metrics.json"), (folder / "summary.md").read_text()
+        return arrays, attrs, files.read_json(folder / "metrics.json"), (folder / "summary.md").read_text()
 
 
 def moved(network: Network, x: float, y: float) -> Network:
@@ -219,7 +222,7 @@ def test_a_method_of_two_views_gets_the_picture_twice_and_forgets_nothing(tmp_pa
     method.eval()
     assert method.state_dict()["queue_labels"].any()
     state = {name: value.clone() for name, value in method.state_dict().items()}
-    storage.write_torch(tmp_path / "runs/finetune/digits-lac-0/method.pt", state)
+    files.write_torch(tmp_path / "runs/finetune/digits-lac-0/method.pt", state)
     landscape(tmp_path, "digits", "lac", 0)
     arrays, attrs, _, summary = project.result("lac")
     assert attrs["centre_loss"] == pytest.approx(project.loss(network, method, index), rel=1e-5)
@@ -260,7 +263,7 @@ def test_a_norm_is_of_the_weights_that_the_run_trained(tmp_path: Path, repositor
     content["finetune"]["default"]["freeze"] = ["layers.0", "layers.3"]
     content["methods"][name] = {"default": {"weight": 0.5}}
     finished.write_params(tmp_path, repository, **content)
-    project.params = config.load(tmp_path / "params.yaml")
+    project.params = read_params(tmp_path / "params.yaml")
     network = project.train(project.method(name), name, seed=8)
     landscape(tmp_path, "digits", name, 0)
     arrays, attrs, _, _ = project.result(name)
@@ -294,9 +297,9 @@ def test_weights_that_are_not_those_of_the_logits_are_an_error(tmp_path: Path, r
     method = project.method("an")
     network = project.train(method, "an", seed=6)
     logits = tmp_path / "runs/finetune/digits-an-0/logits.h5"
-    with torch.no_grad(), storage.create_hdf5(logits) as file:
+    with torch.no_grad(), hdf5.create(logits) as file:
         dark = torch.zeros_like(project.images(project.table.rows("train")))  # as if normalised in another way
-        storage.put(file, "train", network(dark)["logits"].numpy() + 1, axes="image, class", units="logit")
+        hdf5.put(file, "train", network(dark)["logits"].numpy() + 1, axes="image, class", units="logit")
     with pytest.raises(LandscapeError, match=r"digits-an-0/logits\.h5: stored logits"):
         landscape(tmp_path, "digits", "an", 0)
     assert not (tmp_path / "analyses").exists()
@@ -304,7 +307,7 @@ def test_weights_that_are_not_those_of_the_logits_are_an_error(tmp_path: Path, r
 
 def test_an_overflowing_loss_is_null_in_the_metrics(tmp_path: Path, repository: Path):
     project = Project(tmp_path, repository)
-    project.params = config.load(tmp_path / "params.yaml")
+    project.params = read_params(tmp_path / "params.yaml")
     settings = {"default": SETTINGS | {"radius": 1e30}}
     finished.write_params(tmp_path, repository, variants=finished.no_variants(), landscape=settings)
     project.train(project.method("an"), "an", seed=7)
@@ -326,5 +329,5 @@ def test_the_sample_is_fixed_and_never_larger_than_the_split():
 
 def test_a_missing_run_is_an_error_that_names_it(tmp_path: Path, repository: Path):
     Project(tmp_path, repository)
-    with pytest.raises(storage.StorageError, match="runs/finetune/digits-an-0/weights.pt"):
+    with pytest.raises(FileError, match="runs/finetune/digits-an-0/weights.pt"):
         landscape(tmp_path, "digits", "an", 0)

@@ -10,14 +10,13 @@ import pytest
 from PIL import Image
 from ruamel.yaml import YAML
 
-from pipeline import packing
-from pipeline.checkpoint import Checkpoint
-from pipeline.config import ConfigError
-from pipeline.images import ImageError, Pixels, decode, resize
-from pipeline.single_positive import literature
+from pipeline.core.errors import ConfigError, FileError, SourceError
+from pipeline.core.resume import Checkpoint
+from pipeline.data import packing
+from pipeline.data.images import ImageError, Pixels, decode, resize
+from pipeline.labels.recipe import literature
+from pipeline.labels.table import read_table
 from pipeline.sources import voc
-from pipeline.storage import StorageError
-from pipeline.table import SourceError, read_table
 from stages import prepare as stage
 from stages.prepare import prepare
 from stages.simulate import simulate
@@ -307,7 +306,7 @@ def test_a_picture_changed_after_an_interrupt_is_read_anew(project, monkeypatch)
 @pytest.mark.parametrize("fails", ["write_table", "_report", "_summary"])
 def test_what_fails_after_packing_costs_no_second_pass(project, monkeypatch, fails):
     def failing(*_):
-        raise StorageError("no room")
+        raise FileError("no room")
 
     root = project(VOC)
     small_tree(root / "raw")
@@ -315,7 +314,7 @@ def test_what_fails_after_packing_costs_no_second_pass(project, monkeypatch, fai
     wanted = digests(root / "data" / "prepare" / "pets")
     with monkeypatch.context() as patch:
         patch.setattr(stage, fails, failing)
-        with pytest.raises(StorageError, match="no room"):
+        with pytest.raises(FileError, match="no room"):
             prepare(root, "pets")
     monkeypatch.setattr(packing, "decode_noting", lambda *_: pytest.fail("a picture was decoded again"))
     prepare(root, "pets")
@@ -384,7 +383,7 @@ def test_workers_must_be_a_number(project, monkeypatch):
 
 
 def test_simulate_before_prepare_names_the_missing_table(project):
-    with pytest.raises(StorageError, match=r"data/prepare/pets/table\.h5"):
+    with pytest.raises(FileError, match=r"data/prepare/pets/table\.h5"):
         simulate(project(VOC), "pets")
 
 

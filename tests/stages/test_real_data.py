@@ -11,8 +11,8 @@ from PIL import Image
 from ruamel.yaml import YAML
 from sklearn.metrics import average_precision_score
 
-from pipeline import profiles
-from pipeline.table import SPLITS, read_table
+from pipeline.config import profiles
+from pipeline.labels.table import SPLITS, read_table
 from stages.backbone import backbone
 from stages.features import features
 from stages.linear_init import linear_init

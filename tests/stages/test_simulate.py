@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.config import ConfigError
-from pipeline.single_positive import literature
-from pipeline.table import Objects, SourceError, Table, write_table
+from pipeline.core.errors import ConfigError, SourceError
+from pipeline.labels.recipe import literature
+from pipeline.labels.table import Objects, Table, write_table
 from stages.simulate import simulate
 
 RNG = np.random.default_rng(11)

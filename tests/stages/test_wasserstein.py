@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline import storage
-from pipeline.storage import StorageError
+from pipeline.core import files
+from pipeline.core.errors import FileError
 from stages.wasserstein import wasserstein
 from tests.stages import finished_runs as finished
 
@@ -41,10 +41,10 @@ def result(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> dict[s
         "table": table,
         "single": observed["single"],
         "held": held,
-        "record": storage.read_json(folder / "wasserstein.json"),
-        "per_class": storage.read_tsv(folder / "per_class.tsv"),
-        "epochs": storage.read_tsv(folder / "epochs.tsv"),
-        "class_epochs": storage.read_tsv(folder / "class_epochs.tsv"),
+        "record": files.read_json(folder / "wasserstein.json"),
+        "per_class": files.read_tsv(folder / "per_class.tsv"),
+        "epochs": files.read_tsv(folder / "epochs.tsv"),
+        "class_epochs": files.read_tsv(folder / "class_epochs.tsv"),
         "summary": (folder / "summary.md").read_text(),
     }
 
@@ -151,15 +151,15 @@ def test_a_class_without_hidden_positives_is_null_with_its_reason(tmp_path: Path
     finished.write_run(tmp_path, "linear_init", "digits-an-0", table, observed["single"], seed=1, labelled=False)
     wasserstein(tmp_path, "digits", 0)
     folder = tmp_path / "analyses" / "wasserstein" / "digits-0"
-    row = next(row for row in storage.read_tsv(folder / "per_class.tsv") if row["class"] == "owl")
+    row = next(row for row in files.read_tsv(folder / "per_class.tsv") if row["class"] == "owl")
     assert (row["distance"], row["n_pos"]) == ("", "0")
     assert row["reason"] == "no hidden positive among the unannotated cells"
-    by_epoch = [row for row in storage.read_tsv(folder / "class_epochs.tsv") if row["class"] == "owl"]
+    by_epoch = [row for row in files.read_tsv(folder / "class_epochs.tsv") if row["class"] == "owl"]
     assert len(by_epoch) == finished.EPOCHS  # of val; train's were not kept
     assert {(row["distance"], row["n_positive"], row["reason"]) for row in by_epoch} == {
         ("", "0", "no hidden positive among the unannotated cells")
     }
-    run = storage.read_json(folder / "wasserstein.json")["runs"][0]
+    run = files.read_json(folder / "wasserstein.json")["runs"][0]
     assert run["train"]["per_class"][2] is None and run["train"]["share_of_classes_above"] == {}
     assert "Warning: 2 classes have no distance on train" in (folder / "summary.md").read_text()
 
@@ -171,7 +171,7 @@ def test_an_epoch_without_a_distance_has_its_reason(tmp_path: Path, repository: 
     finished.write_table(tmp_path / "data/prepare/digits/table.h5", table)
     finished.write_run(tmp_path, "linear_init", "digits-an-0", table, observed["single"], seed=1, labelled=False)
     wasserstein(tmp_path, "digits", 0)
-    rows = storage.read_tsv(tmp_path / "analyses/wasserstein/digits-0/epochs.tsv")
+    rows = files.read_tsv(tmp_path / "analyses/wasserstein/digits-0/epochs.tsv")
     assert len(rows) == finished.EPOCHS
     assert {(row["pooled"], row["mean_over_defined"], row["reason"]) for row in rows} == {
         ("", "", "no hidden positive among the unannotated cells")
@@ -189,7 +189,7 @@ def test_same_inputs_same_bytes(result: dict[str, Any]):
 def test_a_missing_run_is_an_error_that_names_it(tmp_path: Path, repository: Path):
     finished.write_params(tmp_path, repository, grid=finished.grid(), variants=finished.no_variants())
     finished.write_data(tmp_path)
-    with pytest.raises(StorageError, match="runs/linear_init/digits-an-0/logits.h5"):
+    with pytest.raises(FileError, match="runs/linear_init/digits-an-0/logits.h5"):
         wasserstein(tmp_path, "digits", 0)
 
 
@@ -210,7 +210,7 @@ def test_labels_that_are_not_exhaustive_are_skipped_with_the_reason(tmp_path: Pa
         finished.write_run(tmp_path, stage, key, table, observed, seed=1, labelled=False)
     wasserstein(tmp_path, "digits", 0)
     folder = tmp_path / "analyses" / "wasserstein" / "digits-0"
-    record = storage.read_json(folder / "wasserstein.json")
+    record = files.read_json(folder / "wasserstein.json")
     reason = "the labels of digits are not exhaustive: what is hidden is not known"
     nothing = {"variant": None, "reason": reason, "train": None, "val": None}
     assert record["truth"] is False

@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from pipeline.config import TRAINING_STAGES
+from pipeline.config.params import TRAINING_STAGES
 from pipeline.report import figures, frames
 from pipeline.report.context import Page, Part
 from pipeline.report.frames import ARM, BASELINE, Results

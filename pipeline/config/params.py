@@ -1,0 +1,424 @@
+"""The strict schema of params.yaml: read as DVC reads it, checked before anything is deleted or trained.
+
+params.yaml is complete: no setting has a default in code, so that the file says what a run did. A stage section maps
+``default`` to a full block and a dataset's name to what differs there; ``prepare`` and ``backbone`` hold one full
+block a dataset. YAML 1.2 through ruamel.yaml, because PyYAML would read ``1e-5`` as text and ``no`` as False.
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from ruamel.yaml import YAML, YAMLError
+
+from pipeline.audits.settings import Audit, Landscape, Report
+from pipeline.core.errors import ConfigError
+from pipeline.core.strict import NAME, Positive, Strict, explain, merge
+from pipeline.labels.settings import Simulate
+from pipeline.networks.settings import DigitsBackbone, TimmBackbone
+from pipeline.training.settings import Features, Training
+
+TRAINING_STAGES = ("linear_init", "finetune", "end_to_end", "lac")
+BY_DATASET = ("prepare", "backbone")
+"""Sections without ``default``: DVC tracks the dataset's block alone."""
+BENCHMARKS = ("voc", "coco", "nus", "cub")
+"""Datasets of the papers: a method may hold published settings for one that ``prepare`` does not hold yet."""
+PUBLISHED = "published"
+"""Key of a method's section that holds training recipes by dataset, not a block of its settings."""
+
+
+# ---------------------------------------------------------------------------------------------- stage settings
+
+
+class ExpectedPositives(Strict):
+    """Labels per image, for methods that must know it."""
+
+    value: Positive
+    source: str
+    """Where the number comes from, in words."""
+
+
+# ---------------------------------------------------------------------------------------------- the whole file
+class Grid(Strict):
+    """The axes of the DVC matrix."""
+
+    datasets: Annotated[list[str], Field(min_length=1)]
+    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+    linear_init: Annotated[list[str], Field(min_length=1)]
+    finetune: list[str]
+    end_to_end: list[str]
+    lac: list[str]
+    landscape: list[str]
+
+    @model_validator(mode="after")
+    def _names_once(self) -> Self:
+        for axis, names in self:
+            if len(set(names)) != len(names):
+                raise ValueError(f"{axis}: names an entry twice (given: {names})")
+            bad = [name for name in names if isinstance(name, str) and not NAME.fullmatch(name)]
+            if bad:
+                raise ValueError(f"{axis}: {bad} are not names of [a-z0-9_]")
+        return self
+
+
+class Override(Strict):
+    """What a variant changes: keys of the stage's block and of the method's block."""
+
+    stage: dict[str, Any]
+    method: dict[str, Any]
+
+
+class Variant(Strict):
+    """One run that differs from the grid's in a few values."""
+
+    dataset: str
+    method: str
+    seed: Annotated[int, Field(ge=0)]
+    set: Override
+
+
+class FinetuneVariant(Variant):
+    """A variant of finetune, which may start from another method's linear head."""
+
+    start: str
+    """Method of linear_init whose head it starts from: its own, or another's, as for a method that cannot run on cached
+    features. What a method ``carries`` crosses from its own head only."""
+
+
+class Variants(Strict):
+    """Variants of each training stage, by run key ``<dataset>-<method>-<seed>-<what>``."""
+
+    linear_init: dict[str, Variant]
+    finetune: dict[str, FinetuneVariant]
+    end_to_end: dict[str, Variant]
+    lac: dict[str, Variant]
+
+
+_SECTIONS: dict[str, TypeAdapter] = {
+    "prepare": TypeAdapter(dict[str, Any]),
+    "simulate": TypeAdapter(Simulate),
+    "backbone": TypeAdapter(Annotated[DigitsBackbone | TimmBackbone, Field(discriminator="source")]),
+    "features": TypeAdapter(Features),
+    **{stage: TypeAdapter(Training) for stage in TRAINING_STAGES},
+    "audit": TypeAdapter(Audit),
+    "landscape": TypeAdapter(Landscape),
+    "report": TypeAdapter(Report),
+}
+
+Section = dict[str, dict[str, Any]]
+_RECIPES = TypeAdapter(
+    dict[
+        str,
+        dict[
+            Literal["published"],
+            dict[str, dict[Literal["linear_init", "finetune", "end_to_end", "lac"], dict[str, Any]]],
+        ],
+    ]
+)
+"""What methods hold under PUBLISHED: by dataset and training stage, keys of the stage's block."""
+
+
+class Params(Strict):
+    """params.yaml."""
+
+    grid: Grid
+    prepare: Section
+    simulate: Section
+    backbone: Section
+    features: Section
+    expected_positives: dict[str, ExpectedPositives]
+    linear_init: Section
+    finetune: Section
+    end_to_end: Section
+    lac: Section
+    audit: Section
+    landscape: Section
+    report: Section
+    methods: dict[str, Section]
+    variants: Variants
+
+    def settings(self, stage: str, dataset: str) -> Any:
+        """Return a stage's settings for a dataset.
+
+        Args:
+            stage: Name of a stage section.
+            dataset: Name of a dataset.
+
+        Returns:
+            The stage's settings object; for ``prepare`` a dict, which the source's own schema checks.
+
+        Raises:
+            ConfigError: The section has neither ``default`` nor the dataset, or the block is not valid.
+        """
+        section = getattr(self, stage)
+        return _validated(_SECTIONS[stage], _block(section, dataset, stage), f"{stage}.{dataset}")
+
+    def density(self, dataset: str) -> float | None:
+        """Return the labels per image of a dataset, None where ``expected_positives`` does not name it."""
+        known = self.expected_positives.get(dataset)
+        return known.value if known else None
+
+    def method(self, name: str, dataset: str) -> dict[str, Any]:
+        """Return a method's settings for a dataset, to be checked by the method's own schema.
+
+        Args:
+            name: Name of the method.
+            dataset: Name of a dataset.
+
+        Returns:
+            ``methods.<name>.default`` overlaid with ``methods.<name>.<dataset>``.
+
+        Raises:
+            ConfigError: params.yaml has no such method, or no block that serves the dataset.
+        """
+        return _block(self._method(name), dataset, f"methods.{name}")
+
+    def published(self, name: str, dataset: str, stage: str) -> dict[str, Any]:
+        """Return what a method's source changes in a training stage.
+
+        Args:
+            name: Name of the method.
+            dataset: Name of a dataset.
+            stage: A training stage.
+
+        Returns:
+            Keys of the stage's block: ``methods.<name>.published.default.<stage>`` overlaid with that of the dataset.
+
+        Raises:
+            ConfigError: params.yaml has no such method, or its source has no recipe for that stage and dataset.
+        """
+        recipes = self._method(name).get(PUBLISHED, {})
+        found = [recipes[key][stage] for key in ("default", dataset) if stage in recipes.get(key, {})]
+        if not found:
+            raise ConfigError(
+                f"methods.{name}.{PUBLISHED}: has no recipe of {stage} for {dataset}, which `protocol: published` of "
+                f"{stage} asks for"
+            )
+        return merge(found[0], found[-1])
+
+    def _method(self, name: str) -> Section:
+        if name not in self.methods:
+            raise ConfigError(f"methods.{name}: no such section; it holds {', '.join(sorted(self.methods))}")
+        return self.methods[name]
+
+    def run(self, stage: str, dataset: str, method: str, what: str | None = None) -> tuple[Training, dict[str, Any]]:
+        """Return the settings of one training run.
+
+        Args:
+            stage: A training stage.
+            dataset: Name of a dataset.
+            method: Name of a method.
+            what: Key of a variant of that stage, or None for a run of the grid.
+
+        Returns:
+            The stage's settings and the method's settings: the published recipe lies over the stage's block under
+            ``protocol: published``, and a variant's changes over both.
+
+        Raises:
+            ConfigError: The variant is unknown, of another dataset or method, or changes a key that does not exist; or
+                the method has no published recipe and one is asked for.
+        """
+        block, own = _block(getattr(self, stage), dataset, stage), self.method(method, dataset)
+        change: dict[str, Any] = {}
+        if what is not None:
+            variants = getattr(self.variants, stage)
+            if what not in variants:
+                raise ConfigError(f"variants.{stage}.{what}: no such variant")
+            if (found := (variants[what].dataset, variants[what].method)) != (dataset, method):
+                raise ConfigError(f"variants.{stage}.{what}: is a variant of {found}, not of {(dataset, method)}")
+            change = variants[what].set.stage
+            own = merge(own, variants[what].set.method)
+        if merge(block, change).get("protocol") == "published":
+            block = merge(block, self.published(method, dataset, stage))
+        key = f"{stage}.{dataset}" if what is None else f"variants.{stage}.{what}.set.stage"
+        return _validated(_SECTIONS[stage], merge(block, change), key), own
+
+    def origin(self, stage: str, dataset: str, method: str, what: str | None, key: str) -> str:
+        """Tell where a setting of a training run comes from, for messages.
+
+        Args:
+            stage: A training stage.
+            dataset: Name of a dataset.
+            method: Name of a method.
+            what: Key of a variant of that stage, or None for a run of the grid.
+            key: Key of the stage's block.
+
+        Returns:
+            Dotted path of the setting in params.yaml: in the last of the blocks that `run` overlays to hold the key.
+        """
+        section, recipes = getattr(self, stage), self._method(method).get(PUBLISHED, {})
+        blocks = {f"{stage}.{name}": section[name] for name in ("default", dataset) if name in section}
+        if self.run(stage, dataset, method, what)[0].protocol == "published":
+            names = [name for name in ("default", dataset) if stage in recipes.get(name, {})]
+            blocks |= {f"methods.{method}.{PUBLISHED}.{name}.{stage}": recipes[name][stage] for name in names}
+        if what is not None:
+            blocks[f"variants.{stage}.{what}.set.stage"] = getattr(self.variants, stage)[what].set.stage
+        return [f"{name}.{key}" for name, block in blocks.items() if key in block][-1]
+
+    def keys(self, stage: str, dataset: str, seed: int) -> list[tuple[str, str, str | None]]:
+        """List the runs of a training stage at one seed: the grid's first, then variants.
+
+        Args:
+            stage: A training stage.
+            dataset: Name of a dataset.
+            seed: Training seed.
+
+        Returns:
+            (run key, method, variant key or None) for each run.
+        """
+        runs: list[tuple[str, str, str | None]] = [
+            (f"{dataset}-{method}-{seed}", method, None) for method in getattr(self.grid, stage)
+        ]
+        for key, variant in getattr(self.variants, stage).items():
+            if (variant.dataset, variant.seed) == (dataset, seed):
+                runs.append((key, variant.method, key))
+        return runs
+
+
+def _block(section: Section, dataset: str, name: str) -> dict[str, Any]:
+    if "default" not in section and dataset not in section:
+        raise ConfigError(f"{name}: neither `default` nor `{dataset}`; it holds {', '.join(section) or 'nothing'}")
+    return merge(section.get("default", {}), section.get(dataset, {}))
+
+
+def _validated(adapter: TypeAdapter, block: dict[str, Any], prefix: str) -> Any:
+    try:
+        return adapter.validate_python(block)
+    except ValidationError as error:
+        raise ConfigError(explain(error, prefix)) from error
+
+
+def _misplaced(params: Params) -> list[str]:
+    """Return one line for each key of a section that is no dataset's, and for each ``default`` that has no effect."""
+    faults = [
+        f"{stage}.default: DVC would not notice its edits; give each dataset its full block {stage}.<dataset>"
+        for stage in BY_DATASET
+        if "default" in getattr(params, stage)
+    ]
+    faults += [f"prepare.{name}: no dataset may be called so" for name in params.prepare if name == PUBLISHED]
+    datasets = [name for name in params.prepare if name != "default"]
+    sections: dict[str, Iterable[str]] = {stage: getattr(params, stage) for stage in _SECTIONS if stage != "prepare"}
+    sections["expected_positives"] = params.expected_positives
+    sections |= {f"methods.{name}": section for name, section in params.methods.items()}
+    for section, keys in sections.items():
+        known = [*datasets, *((*BENCHMARKS, PUBLISHED) if section.startswith("methods.") else ())]
+        free = () if section == "expected_positives" else ("default",)
+        faults += [
+            f"{section}.{key}: no dataset of that name; `prepare` holds {', '.join(datasets) or 'none'}"
+            for key in keys
+            if key not in known and key not in free
+        ]
+    return faults
+
+
+def _recipe_faults(params: Params) -> list[str]:
+    """Return one line for each fault of the published recipes, laid over the stage's block for the dataset."""
+    faults = []
+    known = list(dict.fromkeys(("default", *params.prepare, *BENCHMARKS)))
+    for name, settings in params.methods.items():
+        recipes = settings.get(PUBLISHED, {})
+        for dataset in (key for key in recipes if key not in known):
+            faults.append(
+                f"methods.{name}.{PUBLISHED}.{dataset}: no dataset of that name; there are {', '.join(known)}"
+            )
+        faulty: set[str] = set()  # stages whose default recipe is: each dataset's would repeat its faults
+        for dataset in (key for key in known if key in recipes):
+            for stage, recipe in recipes[dataset].items():
+                key, section = f"methods.{name}.{PUBLISHED}.{dataset}.{stage}", getattr(params, stage)
+                if "protocol" in recipe:
+                    faults.append(f"{key}.protocol: a recipe does not choose the protocol")
+                if stage in faulty or not section.keys() & {"default", dataset}:
+                    continue
+                try:
+                    block = merge(_block(section, dataset, stage), params.published(name, dataset, stage))
+                    _validated(_SECTIONS[stage], block, key)
+                except ConfigError as error:
+                    faults.append(str(error))
+                    if dataset == "default":
+                        faulty.add(stage)
+    return faults
+
+
+def _unequal_seeds(params: Params, stage: str) -> list[str]:
+    """Return one line for each variant that changes other values than its namesake at another seed."""
+    first: dict[tuple[str, str, str], tuple[str, Variant]] = {}
+    faults = []
+    for key, variant in getattr(params.variants, stage).items():
+        what = key.removeprefix(f"{variant.dataset}-{variant.method}-{variant.seed}-")
+        other, found = first.setdefault((variant.dataset, variant.method, what), (key, variant))
+        if (variant.set, getattr(variant, "start", None)) != (found.set, getattr(found, "start", None)):
+            faults.append(f"variants.{stage}.{key}: differs from {other}, with which it is pooled as a seed")
+    return faults
+
+
+def parse_params(content: Any, name: str = "params.yaml") -> Params:
+    """Check the content of a params file.
+
+    Args:
+        content: What the YAML reader returned.
+        name: The file's name, for messages.
+
+    Returns:
+        The checked parameters.
+
+    Raises:
+        ConfigError: One line for each fault found.
+    """
+    try:
+        params = Params.model_validate(content)
+    except ValidationError as error:
+        raise ConfigError(explain(error, name)) from error
+    try:
+        _RECIPES.validate_python(
+            {method: {PUBLISHED: section.get(PUBLISHED, {})} for method, section in params.methods.items()}
+        )
+    except ValidationError as error:
+        raise ConfigError(explain(error, "methods")) from error
+    faults = _misplaced(params)
+    for stage in _SECTIONS:
+        section = getattr(params, stage)
+        blocks = [key for key in section if key != "default" or stage not in BY_DATASET]
+        absent = [] if "default" in blocks else [name for name in params.grid.datasets if name not in section]
+        for dataset in [*blocks, *absent]:
+            try:
+                params.settings(stage, dataset)
+            except ConfigError as error:
+                faults.append(str(error))
+    for stage in TRAINING_STAGES:
+        for key, variant in getattr(params.variants, stage).items():
+            try:
+                params.run(stage, variant.dataset, variant.method, key)
+            except ConfigError as error:
+                faults.append(str(error))
+            if not re.fullmatch(rf"{variant.dataset}-{variant.method}-{variant.seed}-[a-z0-9_]+", key):
+                faults.append(f"variants.{stage}.{key}: the key must be <dataset>-<method>-<seed>-<what>")
+            if isinstance(variant, FinetuneVariant) and variant.start not in params.methods:
+                faults.append(f"variants.{stage}.{key}.start: `{variant.start}` is no section of `methods`")
+        faults += _unequal_seeds(params, stage)
+    faults += _recipe_faults(params)
+    if faults:
+        raise ConfigError("\n".join(dict.fromkeys(faults)))
+    return params
+
+
+def read_params(path: str | Path = "params.yaml") -> Params:
+    """Read and check a params file.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The checked parameters.
+
+    Raises:
+        ConfigError: The file is absent, not YAML 1.2, or does not meet the schema.
+    """
+    try:
+        content = YAML(typ="safe", pure=True).load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from error
+    except (YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not YAML 1.2: {' '.join(str(error).split())}") from error
+    return parse_params(content, str(path))

@@ -1,0 +1,31 @@
+"""Runs of the training stages, resolved from params.yaml."""
+
+from pathlib import Path
+
+from pipeline.config.params import read_params
+from pipeline.labels.table import read_table
+from pipeline.training.run import Job
+
+
+def job(root: Path, stage: str, dataset: str, method: str, seed: int, variant: str | None) -> Job:
+    """Resolve a run from params.yaml and read the dataset's table.
+
+    Args:
+        root: Project root.
+        stage: Training stage.
+        dataset: Name of a dataset.
+        method: Name of a method.
+        seed: Training seed.
+        variant: Key of a variant, or None.
+
+    Returns:
+        The run.
+
+    Raises:
+        ConfigError: The run's settings are not valid; the key is named.
+    """
+    params = read_params(root / "params.yaml")
+    settings, own = params.run(stage, dataset, method, variant)
+    table = read_table(root / "data" / "prepare" / dataset / "table.h5")
+    key = variant or f"{dataset}-{method}-{seed}"
+    return Job(root, stage, dataset, method, seed, key, settings, own, params.density(dataset), table)

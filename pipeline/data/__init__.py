@@ -1,0 +1,1 @@
+"""Pictures and lists on disk: decoding, packing, rows, published counts; imports core and labels."""

@@ -1,0 +1,333 @@
+"""Raw data on disk: the settings that every source has, reading text lists, finding pictures, telling states apart.
+
+Source: ours. Names are compared in unicode form NFC: archives made on macOS hold names in NFD.
+"""
+
+import hashlib
+import os
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from pipeline.core.errors import SourceError
+from pipeline.core.faults import Faults, FaultyData, counted, number, some
+from pipeline.core.strict import Strict
+from pipeline.labels.splits import split_rows
+from pipeline.labels.table import Objects, Table
+
+ENDINGS = (".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff")
+"""Of picture files, compared without case. What a file holds is told by its content, when it is decoded."""
+UNREAD = (".heic", ".heif", ".avif", ".jxl", ".jp2", ".j2k", ".jpx", ".svg", ".psd", ".tga", ".ppm", ".pgm", ".pbm")
+UNREAD += (".raw", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".orf", ".raf", ".rw2", ".pef", ".srw")
+"""Of picture files that are not read: sources say how many lie beside the others, so that none vanishes unseen."""
+NO_BOXES = "so that draws by size or by closeness to the centre are not possible"
+
+
+class Pictures(Strict):
+    """Settings of every source that reads pictures from a folder."""
+
+    root: str
+    """Folder of the raw data, absolute or from the project's root."""
+    size: Annotated[int, Field(ge=1)]
+    """Side of the packed images in pixels; the aspect ratio is not kept. The papers: 448."""
+    bad_images: Literal["stop", "drop"]
+    """What an unusable picture does: `stop`, all of them listed, or `drop`, its row is left out and counted."""
+
+
+class Cut(Pictures):
+    """Settings of every source whose makers have a training and a test part, but no val part."""
+
+    val_fraction: Annotated[float, Field(gt=0, lt=1)]
+    """Share of the official training part that becomes val. The papers: 0.2."""
+    split_seed: Annotated[int, Field(ge=0)]
+    """Seed of that cut. The papers: 1200."""
+
+
+def raw_folder(settings: Pictures, root: Path) -> Path:
+    """Return the folder that a source's settings name.
+
+    Args:
+        settings: The settings.
+        root: Project root, from which a relative `settings.root` counts.
+
+    Returns:
+        The folder.
+
+    Raises:
+        SourceError: there is none.
+    """
+    folder = root / Path(settings.root).expanduser()
+    if not folder.is_dir():
+        raise SourceError(f"prepare: root: no folder {folder}")
+    return folder
+
+
+def split(official: Sequence[int] | np.ndarray, settings: Cut) -> np.ndarray:
+    """Cut the official training part in train and val by the published rule; the official test part is test.
+
+    Args:
+        official: (N,) 0 for the rows of the official training part, 1 for those of the test part.
+        settings: Share and seed.
+
+    Returns:
+        (N,) uint8, 0 train, 1 val, 2 test, as `Table.split`.
+    """
+    result = np.full(len(official), 2, np.uint8)
+    rows = np.flatnonzero(np.asarray(official) == 0)
+    train, val = split_rows(len(rows), settings.val_fraction, settings.split_seed)
+    result[rows[train]], result[rows[val]] = 0, 1
+    return result
+
+
+# ---------------------------------------------------------------------------------------------- text
+
+
+def partial(table: Table) -> list[str]:
+    """Warn of labels that are not all that apply.
+
+    Args:
+        table: The table.
+
+    Returns:
+        One warning, which says whether scores can be true ones, or none.
+    """
+    if table.exhaustive:
+        return []
+    told = "val and test are labelled in full, so their scores are true ones"
+    if not (table.measurable("val") and table.measurable("test")):
+        told = "no score is against the truth; a sample labelled in full, as val and test, would tell"
+    return [f"the labels are not exhaustive: what is not given is unknown; {told}"]
+
+
+# ---------------------------------------------------------------------------------------------- pictures
+def pictures(folder: Path) -> list[str]:
+    """List the picture files in a folder and the folders below it; links are followed, hidden names passed over.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        Paths relative to it with forward slashes, as they are on disk (not NFC), sorted.
+
+    Raises:
+        SourceError: a folder cannot be read.
+    """
+    return sorted(name for name, _ in _walk(folder, ENDINGS))
+
+
+def unread(folder: Path) -> list[str]:
+    """List the picture files of endings that are not read, as `pictures` lists the others.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        As `pictures`.
+
+    Raises:
+        SourceError: a folder cannot be read.
+    """
+    return sorted(name for name, _ in _walk(folder, UNREAD))
+
+
+def left_out(folder: Path) -> list[str]:
+    """Warn of the picture files of endings that are not read.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        One warning, or none.
+
+    Raises:
+        SourceError: a folder cannot be read.
+    """
+    names = unread(folder)
+    if not names:
+        return []
+    were = "was" if len(names) == 1 else "were"
+    return [f"{number(len(names), 'picture')} of endings that are not read {were} left out: {some(names)}"]
+
+
+def elsewhere(wanted: Sequence[str], found: Iterable[str]) -> str:
+    """Tell how paths should be written that have no file, where files of their names lie in other folders.
+
+    Args:
+        wanted: Paths that have no file, without two equal ones.
+        found: Those on disk, as `pictures` gives them.
+
+    Returns:
+        What to write for the first path of which one file alone is the path with more folders above it, or with fewer;
+        empty where there is none.
+    """
+    below: dict[str, list[str]] = {}
+    for file in found:
+        below.setdefault(file.rpartition("/")[2], []).append(file)
+    for name in wanted:
+        near = below.get(name.rpartition("/")[2], [])
+        fit = [file for file in near if file.endswith(f"/{name}") or name.endswith(f"/{file}")]
+        if len(fit) == 1:
+            where = "in subfolders" if len(fit[0]) > len(name) else "higher up"
+            return f"the pictures lie {where}: write {fit[0]} for {name}"
+    return ""
+
+
+def match(wanted: Sequence[str], found: Iterable[str], where: str, bad_images: Literal["stop", "drop"]) -> list[str]:
+    """Find the files that a list names: in NFC, and without case where no file has the very name.
+
+    Args:
+        wanted: Relative paths with forward slashes, unique.
+        found: Those on disk, as `pictures` gives them.
+        where: How messages call the place.
+        bad_images: The setting: under `drop` a missing file is left to whoever opens it, who counts it as unusable.
+
+    Returns:
+        For each wanted path the one on disk; itself where it is missing.
+
+    Raises:
+        FaultyData: a file is missing under `stop`, or all are; a path fits several files, or a file several paths.
+    """
+    exact: dict[str, list[str]] = {}
+    loose: dict[str, list[str]] = {}
+    for name in found:
+        form = unicodedata.normalize("NFC", name)
+        exact.setdefault(form, []).append(name)
+        loose.setdefault(form.casefold(), []).append(name)
+    result: list[str] = []
+    missing: list[str] = []
+    twins: list[str] = []
+    for name in wanted:
+        form = unicodedata.normalize("NFC", name)
+        fit = exact.get(form) or loose.get(form.casefold()) or []
+        if not fit:
+            missing.append(name)
+        elif len(fit) > 1:
+            twins.append(" = ".join(sorted(fit)))
+        result.append(fit[0] if fit else name)
+    if missing and len(missing) == len(wanted):
+        other = ", ".join(sorted(form for forms in exact.values() for form in forms)[:3]) or "no picture"
+        told = f"{where}: {len(missing)} of {len(wanted)} images have no file: {some(missing)}"
+        hint = elsewhere(missing, [form for forms in exact.values() for form in forms])
+        every = [f"{where}: no file: {name}" for name in missing] + ([f"{where}: {hint}"] if hint else [])
+        raise FaultyData(f"{told}; the folder holds {other}" + (f"; {hint}" if hint else ""), every)
+    faults = Faults(where)
+    for name in missing if bad_images == "stop" else ():
+        faults.add(f"of {len(wanted)} images have no file", name)
+    for both in twins:
+        faults.add("images have several files", both)
+    if len(set(result)) < len(result):
+        users: dict[str, list[str]] = {}
+        for name, file in zip(wanted, result, strict=True):
+            users.setdefault(file, []).append(name)
+        for file, names in users.items():
+            if len(names) > 1:
+                faults.add("files stand for several images", f"{file} for {' and '.join(names)}")
+    faults.stop()
+    return result
+
+
+def objects(
+    table: Table, rows: np.ndarray, columns: np.ndarray, boxes: np.ndarray, sizes: np.ndarray
+) -> tuple[Objects | None, Any, list[str]]:
+    """Measure the boxes of objects, each clipped to its picture; those of cells that are not present do not count.
+
+    A box cannot be used if one of its numbers, or of its picture's size, is missing, or if nothing of it lies within
+    the picture; it leaves no trace in the measures.
+
+    Args:
+        table: The table.
+        rows: (M,) row of each box.
+        columns: (M,) column of each box.
+        boxes: (M, 4) float64 left, top, right and bottom, in pixels from the picture's upper left corner.
+        sizes: (M, 2) float64 width and height of each box's picture in pixels.
+
+    Returns:
+        The measures, None where no box can be used; for the report, how many were used, which cannot be, and how many
+        present cells are left without, or why there are no measures; a warning for each of these two that there is.
+    """
+    counts = table.truth[rows, columns] == 1
+    rows, columns, sizes = rows[counts], columns[counts], sizes[counts]
+    corners = boxes[counts].reshape(-1, 2, 2)  # (M, corner, axis)
+    whole = np.isfinite(corners).all(axis=(1, 2)) & ((sizes > 0) & (sizes < 2**31)).all(axis=1)
+    with np.errstate(invalid="ignore"):
+        corners = corners.clip(0, sizes[:, None])
+        usable = whole & (corners[:, 1] > corners[:, 0]).all(axis=1)
+    if not usable.any():
+        return None, f"none that can be used, {NO_BOXES}", []
+    lost = [table.paths[row] for row in rows[~usable]]
+    rows, columns, corners, sizes = rows[usable], columns[usable], corners[usable], sizes[usable]
+    area, offset = np.zeros(table.truth.shape, np.float32), np.ones(table.truth.shape, np.float32)
+    np.maximum.at(area, (rows, columns), ((corners[:, 1] - corners[:, 0]) / sizes).prod(axis=1).astype(np.float32))
+    away = np.hypot(*(corners.mean(axis=1) - sizes / 2).T) / np.hypot(*sizes.T / 2)
+    np.minimum.at(offset, (rows, columns), away.astype(np.float32))
+    offset[area == 0] = 0
+    bare = int(((table.truth == 1) & (area == 0)).sum())
+    warnings = []
+    if lost:
+        why = "cannot be used, since numbers are missing or nothing lies within the picture"
+        warnings.append(f"{number(len(lost), 'box', 'boxes')} {why}: {some(lost)}")
+    if bare:
+        have = "has no box and counts" if bare == 1 else "have no box and count"
+        warnings.append(f"{number(bare, 'present label')} {have} as having no size")
+    report = {"used": len(rows), "unusable": counted(lost), "present_without_box": bare}
+    return Objects(area, offset), report, warnings
+
+
+def state(files: Mapping[str, Path], folders: Mapping[str, Path]) -> str:
+    """Tell one state of raw data from another without opening a picture.
+
+    Args:
+        files: Lists that were read, by the name under which they count.
+        folders: Folders of pictures, by the name under which they count.
+
+    Returns:
+        SHA-256 over names and bytes of the lists, and names and sizes of all picture files at or below the folders, as
+        64 hexadecimal digits; where the data lie does not count.
+
+    Raises:
+        SourceError: a file or folder is missing or cannot be read.
+    """
+    facts: list[tuple[str, str]] = []
+    for name, path in files.items():
+        try:
+            with path.open("rb") as file:
+                facts.append((name, hashlib.file_digest(file, "sha256").hexdigest()))
+        except OSError as error:
+            raise SourceError(f"{path.name}: cannot be read in {path.parent} ({error.strerror or error})") from error
+    for prefix, folder in folders.items():
+        for name, entry in _walk(folder, ENDINGS):
+            try:
+                facts.append((f"{prefix}/{name}", str(entry.stat().st_size)))
+            except OSError as error:
+                raise SourceError(f"{prefix}/{name}: cannot be read ({error.strerror or error})") from error
+    named = sorted((unicodedata.normalize("NFC", name), value) for name, value in facts)
+    text = "".join(f"{name}\0{value}\n" for name, value in named)
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _walk(top: Path, endings: tuple[str, ...]) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Yield files of these endings at or below a folder with their names relative to it, in no order.
+
+    Raises:
+        SourceError: a folder cannot be read.
+    """
+    waiting: list[tuple[str, str, tuple[str, ...]]] = [("", str(top), ())]
+    while waiting:
+        prefix, path, above = waiting.pop()
+        place = os.path.realpath(path)
+        if place in above:  # a link to a folder around it
+            continue
+        try:
+            with os.scandir(path) as entries:
+                found = [entry for entry in entries if not entry.name.startswith(".") and entry.name != "__MACOSX"]
+        except OSError as error:
+            raise SourceError(f"{prefix or top.name}: cannot be read ({error})") from error
+        for entry in found:
+            if os.path.splitext(entry.name)[1].lower() in endings and not entry.is_dir():
+                yield prefix + entry.name, entry
+            elif entry.is_dir():
+                waiting.append((f"{prefix}{entry.name}/", entry.path, (*above, place)))

@@ -1,0 +1,1 @@
+"""Tables of labels and how labels are hidden: the published recipe, draws, biases, splits; imports core."""

@@ -1,0 +1,298 @@
+"""The table of a dataset: which images, which classes, the whole truth, and which row belongs to which split.
+
+Every source turns its own layout into one `Dataset`: a `Table`, a way to each row's picture, a report of what was read.
+Source: ours. Files are HDF5, one dataset per field, in table row order.
+"""
+
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.core import hdf5
+from pipeline.core.errors import FileError
+from pipeline.core.text import CONTROL, relative_path
+
+ROW_FIELDS = ("truth", "scored", "split", "official")
+SPLITS = ("train", "val", "test")  # the number of a split is its place here
+
+
+@dataclass(frozen=True)
+class Table:
+    """What is known about a dataset of N images and C classes.
+
+    Args:
+        classes: C names, unique, not empty, in column order.
+        paths: N relative paths with forward slashes, unicode NFC, unique, in row order; they name images in reports
+            and predictions.
+        truth: (N, C) int8, 1 present, 0 absent; 0 where `scored` is False.
+        scored: (N, C) bool, False for a cell whose truth is not known (a difficult VOC cell under the policy
+            "ignore"): left out of metrics and audits.
+        split: (N,) uint8, 0 train, 1 val, 2 test.
+        official: (N,) uint8, 0 where the dataset's makers count the image as training, 1 where as test; the
+            literature's protocol draws labels per official part, before the training part is cut in train and val.
+        exhaustive: Whether the labels that were given are all that apply. False for data of one's own with some labels
+            an image: what is not scored is unknown there, no rate over it can be measured, and labels are not drawn.
+
+    Raises:
+        ValueError: a field has the wrong type, shape or values; the message names the field and the first offender.
+    """
+
+    classes: tuple[str, ...]
+    paths: tuple[str, ...]
+    truth: np.ndarray
+    scored: np.ndarray
+    split: np.ndarray
+    official: np.ndarray
+    exhaustive: bool = True
+
+    def __post_init__(self) -> None:
+        """Check every field.
+
+        Raises:
+            ValueError: As the class says.
+        """
+        _check_names("classes", self.classes)
+        _check_names("paths", self.paths)
+        for path in self.paths:
+            if (form := relative_path(path)) != path:
+                raise ValueError(f"table: paths: {path!r} is not in the form of relative_path, {form!r}")
+        n, c = len(self.paths), len(self.classes)
+        for name, kind, shape in (
+            ("truth", np.int8, (n, c)),
+            ("scored", np.bool_, (n, c)),
+            ("split", np.uint8, (n,)),
+            ("official", np.uint8, (n,)),
+        ):
+            array = getattr(self, name)
+            if not isinstance(array, np.ndarray) or array.dtype != kind:
+                found = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
+                raise ValueError(f"table: {name} is {found}, expected an array of {np.dtype(kind)}")
+            if array.shape != shape:
+                raise ValueError(f"table: {name} has shape {array.shape}, expected {shape} (paths, classes)")
+        for name, highest in (("truth", 1), ("split", len(SPLITS) - 1), ("official", 1)):
+            array = getattr(self, name)
+            wrong = np.argwhere((array < 0) | (array > highest))
+            if len(wrong):
+                place = tuple(int(i) for i in wrong[0])
+                path = self.paths[place[0]]
+                raise ValueError(f"table: {name} holds {array[place]} at {place} ({path}), expected 0 to {highest}")
+        unknown = np.argwhere(~self.scored & (self.truth == 1))
+        if len(unknown):
+            row, column = unknown[0]
+            raise ValueError(
+                f"table: truth is 1 where scored is False, for {self.paths[row]} and class {self.classes[column]}"
+            )
+        leaked = np.flatnonzero((self.official == 1) & (self.split != 2))
+        if len(leaked):
+            where = SPLITS[self.split[leaked[0]]]
+            raise ValueError(f"table: {self.paths[leaked[0]]} is an official test image in the {where} split")
+
+    def rows(self, split_name: str) -> np.ndarray:
+        """Give the rows of a split.
+
+        Args:
+            split_name: "train", "val" or "test".
+
+        Returns:
+            (R,) int64 row numbers, ascending.
+
+        Raises:
+            ValueError: no split has that name.
+        """
+        if split_name not in SPLITS:
+            raise ValueError(f"table: no split {split_name!r}, only {', '.join(SPLITS)}")
+        return np.flatnonzero(self.split == SPLITS.index(split_name)).astype(np.int64)
+
+    def measurable(self, split_name: str) -> bool:
+        """Tell whether predictions for a split can be scored against the truth.
+
+        Args:
+            split_name: "train", "val" or "test".
+
+        Returns:
+            Whether the labels are exhaustive, or every label of this split is known all the same, and each of its
+            classes is absent from an image of it: positives alone rank above nothing, whatever the predictions.
+        """
+        rows = self.rows(split_name)
+        truth = self.truth[rows]
+        alone = truth.any(axis=0) & truth.all(axis=0)  # (C,) present in all images of the split
+        return self.exhaustive or bool(self.scored[rows].all() and not alone.any())
+
+    def reference(self, split_name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Give the labels that predictions for a split are scored by.
+
+        Args:
+            split_name: "train", "val" or "test".
+
+        Returns:
+            (R, C) int8 labels and (R, C) bool, which of them count: the truth where it is known; or, where the given
+            labels are not exhaustive, every cell, with the unknown ones as absent.
+        """
+        rows = self.rows(split_name)
+        return self.truth[rows], self.scored[rows] | (not self.exhaustive)
+
+    def take(self, rows: np.ndarray) -> "Table":
+        """Give the table of some rows.
+
+        Args:
+            rows: (R,) row numbers.
+
+        Returns:
+            The table of these rows, in their order.
+        """
+        paths = tuple(self.paths[row] for row in rows)
+        return replace(self, paths=paths, **{name: getattr(self, name)[rows] for name in ROW_FIELDS})
+
+
+@dataclass(frozen=True)
+class Objects:
+    """Where the objects of each class lie in the pictures, for draws that depend on it.
+
+    Args:
+        area: (N, C) float32, the largest box of the class as a fraction of its picture's area, in [0, 1]; 0 without.
+        offset: (N, C) float32, the distance of the box nearest to the picture's centre from there, between the two
+            centres, as a fraction of half the picture's diagonal, in [0, 1]; 0 without.
+
+    Raises:
+        ValueError: an array has another type, shape or range.
+    """
+
+    area: np.ndarray
+    offset: np.ndarray
+
+    def __post_init__(self) -> None:
+        """Check both arrays.
+
+        Raises:
+            ValueError: As the class says.
+        """
+        for name in ("area", "offset"):
+            array = getattr(self, name)
+            if not isinstance(array, np.ndarray) or array.dtype != np.float32 or array.shape != self.area.shape:
+                raise ValueError(f"objects: {name} is no float32 array of the shape {np.shape(self.area)}")
+            if not ((array >= 0) & (array <= 1)).all():
+                raise ValueError(f"objects: {name} holds values outside [0, 1]")
+
+    def take(self, rows: np.ndarray) -> "Objects":
+        """Give the objects of some rows.
+
+        Args:
+            rows: (R,) row numbers.
+
+        Returns:
+            Those of these rows, in their order.
+        """
+        return Objects(self.area[rows], self.offset[rows])
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What a source read.
+
+    Args:
+        table: The table.
+        image: Row number -> the row's picture: an (h, w, 3) uint8 RGB array of any size, or the path of an image
+            file, which whoever packs it decodes. Called from several threads.
+        report: What was read, what was skipped and why; plain JSON values without paths of this machine. A list of
+            strings under "warnings" is shown to the user.
+        objects: Where the objects of each class lie, in the table's rows and columns; None where the data have no
+            boxes.
+    """
+
+    table: Table
+    image: Callable[[int], np.ndarray | Path]
+    report: dict[str, Any] = field(default_factory=dict)
+    objects: Objects | None = None
+
+
+def write_table(path: Path | str, table: Table, objects: Objects | None = None) -> None:
+    """Write a table.
+
+    Args:
+        path: The HDF5 file; an earlier one is replaced only when the new one is complete.
+        table: The table.
+        objects: Where its objects lie, in the same rows and columns.
+    """
+    with hdf5.create(path) as file:
+        hdf5.put(file, "classes", np.array(table.classes, dtype=object), axes="class", units="name")
+        hdf5.put(file, "paths", np.array(table.paths, dtype=object), axes="image", units="relative path")
+        hdf5.put(file, "truth", table.truth, axes="image, class", units="1 present, 0 absent", compress=True)
+        hdf5.put(file, "scored", table.scored, axes="image, class", units="truth is known", compress=True)
+        hdf5.put(file, "split", table.split, axes="image", units="0 train, 1 val, 2 test")
+        hdf5.put(file, "official", table.official, axes="image", units="0 official training, 1 official test")
+        file.attrs["exhaustive"] = table.exhaustive
+        if objects is not None:
+            units = "largest box as a fraction of the picture; 0 without"
+            hdf5.put(file, "area", objects.area, axes="image, class", units=units, compress=True)
+            units = "most central box from the centre, in half diagonals; 0 without"
+            hdf5.put(file, "offset", objects.offset, axes="image, class", units=units, compress=True)
+
+
+def read_objects(path: Path | str) -> Objects | None:
+    """Read where the objects of a table lie.
+
+    Args:
+        path: The HDF5 file of `write_table`.
+
+    Returns:
+        The objects, in the table's rows and columns; None where its source read no boxes.
+
+    Raises:
+        FileError: the file is absent, damaged or incomplete, or holds impossible values.
+    """
+    with hdf5.read(path) as file:
+        if "area" not in file:
+            return None
+        try:
+            return Objects(file["area"][()], file["offset"][()])
+        except (KeyError, ValueError, TypeError, OSError) as error:
+            raise FileError(f"{path}: no readable objects: {error}") from error
+
+
+def read_table(path: Path | str) -> Table:
+    """Read a table.
+
+    Args:
+        path: The HDF5 file.
+
+    Returns:
+        The table, checked.
+
+    Raises:
+        FileError: the file is absent, damaged, incomplete, lacks a field or holds an impossible one.
+    """
+    with hdf5.read(path) as file:
+        try:
+            return Table(
+                classes=tuple(hdf5.strings(file["classes"])),
+                paths=tuple(hdf5.strings(file["paths"])),
+                **{name: file[name][()] for name in ROW_FIELDS},
+                exhaustive=bool(file.attrs["exhaustive"]),
+            )
+        except (KeyError, ValueError, TypeError, OSError) as error:
+            raise FileError(f"{path}: no readable table: {error}") from error
+
+
+def _check_names(what: str, names: tuple[str, ...]) -> None:
+    """Refuse names that are no strings, empty, padded, not NFC, with control characters, or there twice.
+
+    Raises:
+        ValueError: As said; the message names the offender.
+    """
+    if not isinstance(names, tuple) or not names:
+        raise ValueError(f"table: {what} must be a tuple of at least one name")
+    seen: set[str] = set()
+    for place, name in enumerate(names):
+        if not isinstance(name, str) or not name.strip():
+            raise ValueError(f"table: {what}: number {place} is {name!r}, expected a name")
+        if name != name.strip() or CONTROL.search(name):
+            raise ValueError(f"table: {what}: {name!r} has blanks around it or a control character in it")
+        if name != unicodedata.normalize("NFC", name):
+            raise ValueError(f"table: {what}: {name!r} is not in unicode form NFC")
+        if name in seen:
+            raise ValueError(f"table: {what}: {name!r} is there twice")
+        seen.add(name)

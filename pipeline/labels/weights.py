@@ -1,0 +1,171 @@
+"""Weights of labels for biased draws: by class frequency, size or place of objects, or from a table.
+
+Source: the weights are those of studies of how annotators choose the label that they give: Arroyo, Perona, Cole,
+"Understanding Label Bias in Single Positive Multi-Label Learning", ICLR 2023 Tiny Papers (size, place, class).
+"""
+
+import math
+import re
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.core.errors import ConfigError, SourceError
+from pipeline.core.faults import Faults
+from pipeline.core.text import delimited, read_text, relative_path
+from pipeline.labels.settings import Simulate
+from pipeline.labels.table import Objects, Table
+
+LEAST = 1e-4
+"""Least size or closeness that counts: a hundredth of the picture by a hundredth; that of a label without a box too."""
+
+
+def bias_weights(root: Path, table: Table, objects: Objects | None, settings: Simulate) -> np.ndarray:
+    """Give each cell the weight that a bias gives it.
+
+    Args:
+        root: Project root, from which the name of a table of weights counts.
+        table: The table.
+        objects: Where its objects lie.
+        settings: The settings.
+
+    Returns:
+        Float64 weights, at least 0, broadcastable to (N, C).
+
+    Raises:
+        ConfigError: the bias goes by boxes and there are none.
+        SourceError: the table of weights is faulty.
+    """
+    bias = settings.bias
+    if bias.kind == "uniform":
+        return np.ones((1, 1))
+    if bias.kind == "table":
+        try:
+            return read_weights(bias.path(root), table, settings.positives.kind == "table")
+        except SourceError as error:
+            raise SourceError(f"simulate.bias: {error}") from error
+    if bias.kind == "frequency":
+        return by_frequency(table.truth[table.official == 0].sum(axis=0), bias.power)[None]
+    if objects is None:
+        remedy = "VOC has them in Annotations/, COCO in bbox; or weigh by frequency or a table"
+        raise ConfigError(f"simulate.bias: {bias.kind} needs boxes, and the data gave none ({remedy})")
+    return (by_size if bias.kind == "size" else by_closeness)(objects, bias.power)
+
+
+def by_frequency(counts: np.ndarray, power: float) -> np.ndarray:
+    """Weigh classes by how often they occur.
+
+    Args:
+        counts: (C,) positives of each class; one that has none counts as having one.
+        power: Exponent.
+
+    Returns:
+        (C,) float64 weights, above 0, the largest 1.
+    """
+    return _powered(np.maximum(counts, 1).astype(np.float64), power)
+
+
+def by_size(objects: Objects, power: float) -> np.ndarray:
+    """Weigh cells by the size of the class's largest object.
+
+    Args:
+        objects: Where objects lie.
+        power: Exponent.
+
+    Returns:
+        (N, C) float64 weights, above 0, the largest 1.
+    """
+    return _powered(np.maximum(objects.area.astype(np.float64), LEAST), power)
+
+
+def by_closeness(objects: Objects, power: float) -> np.ndarray:
+    """Weigh cells by how close the class's most central object lies to the picture's centre.
+
+    Args:
+        objects: Where objects lie.
+        power: Exponent of the closeness, which is 1 in the centre and 0 in a corner.
+
+    Returns:
+        (N, C) float64 weights, above 0, the largest 1.
+    """
+    closeness = np.where(objects.area > 0, 1 - objects.offset.astype(np.float64), 0)
+    return _powered(np.maximum(closeness, LEAST), power)
+
+
+def _powered(values: np.ndarray, power: float) -> np.ndarray:
+    """Return powers of positive values, the largest 1."""
+    powers = (values / values.max()) ** power
+    return powers / powers.max()
+
+
+def read_weights(file: Path, table: Table, probabilities: bool = False) -> np.ndarray:
+    """Read the weights of classes, or of cells, from a text with a header; commas, semicolons or tabs between fields.
+
+    Args:
+        file: Columns `class, weight`, a line for each class; or `image, class, weight`, a line for each present label
+            of the table (lines of other cells are passed over).
+        table: Which images and classes there are.
+        probabilities: Whether the weights are to be probabilities.
+
+    Returns:
+        (N, C) float64 weights, at least 0; 0 where the label is absent.
+
+    Raises:
+        SourceError: the file is missing, has another header, a line with another number of fields, a name that is not
+            in the table, a cell twice, a weight that is none, or lacks a class or a present label. All are listed.
+    """
+    faults = Faults(file.name)
+    head = read_text(file).lstrip().partition("\n")[0]
+    lines = delimited(file, max(",;\t", key=head.count))
+    _, header = next(lines, (0, []))
+    if header not in (["class", "weight"], ["image", "class", "weight"]):
+        raise SourceError(
+            f"{file.name}: columns are {', '.join(header) or 'none'}, expected class, weight or image, class, weight"
+        )
+    columns = {name: number for number, name in enumerate(table.classes)}
+    images = {path: number for number, path in enumerate(table.paths)} if len(header) == 3 else {}
+    weights = np.full((len(table.paths) if images else 1, len(columns)), np.nan)
+    for number, fields in lines:
+        where, row = f"line {number}", [unicodedata.normalize("NFC", field) for field in fields]
+        if len(row) != len(header):
+            faults.add(f"lines have another number of fields than {len(header)}", where)
+            continue
+        place, column, value = _image(row[0], images) if images else 0, columns.get(row[-2]), _number(row[-1])
+        if place is None:
+            faults.add("images are not in the dataset, whose table.h5 has the names", f"{where} {row[0]!r}")
+        if column is None:
+            faults.add("classes are not in the dataset", f"{where} {row[-2]!r}")
+        if value is None or (probabilities and value > 1):
+            faults.add(
+                f"weights are {'no probabilities' if probabilities else 'below 0'} or none", f"{where} {row[-1]!r}"
+            )
+        if place is None or column is None or value is None:
+            continue
+        if not math.isnan(weights[place, column]):
+            faults.add("cells are there twice", f"{where} {', '.join(row[:-1])}")
+        weights[place, column] = value
+    missing = np.isnan(weights) & ((table.truth == 1) if images else table.truth.any(axis=0))
+    for place, column in np.argwhere(missing):
+        name = f"{table.paths[place]} {table.classes[column]}" if images else table.classes[column]
+        faults.add("present labels have no weight" if images else "classes have no weight", name)
+    found = np.where(table.truth == 1, np.nan_to_num(weights), 0.0)
+    if not faults and not found[table.official == 0].any():
+        faults.add("weights of all present labels of training images are 0", "none would stay known")
+    faults.stop()
+    return found
+
+
+def _image(text: str, images: dict[str, int]) -> int | None:
+    """Return the row of an image; None where there is none of that name."""
+    try:
+        return images.get(relative_path(text))
+    except ValueError:
+        return None
+
+
+def _number(text: str) -> float | None:
+    """Return a weight; None where the text is no finite number from 0 on."""
+    number = re.fullmatch(r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?", text)
+    value = float(text) if number else math.inf
+    return value if math.isfinite(value) else None

@@ -1,0 +1,1 @@
+"""What methods are made of: the base class, cells, the problem, pieces that several methods use."""

@@ -1,0 +1,53 @@
+"""Settings of beliefs and weights that GR and the framework share, and how they move over the epochs.
+
+Source: Chen et al., "Boosting Single Positive Multi-label Classification with Generalized Robust Loss", IJCAI 2024,
+Eq. 4-14, https://arxiv.org/abs/2405.03501. No torch: the preflight reads settings without it.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from pipeline.core.strict import Fraction, Positive, Strict
+
+Pair = Annotated[tuple[float, float], Field(strict=False)]  # YAML has lists only
+"""First and last value of what moves over the epochs."""
+
+
+class ConstantBelief(Strict):
+    """The same belief in all unknown cells."""
+
+    kind: Literal["constant"]
+    value: Fraction
+    """Belief: 0 takes unknown as absent."""
+
+
+class ConstantWeight(Strict):
+    """The same weight for all unknown cells."""
+
+    kind: Literal["constant"]
+    value: float
+    """Weight; negative where the loss is to push the other way."""
+
+
+class GaussianWeight(Strict):
+    """Weight exp(-(p - mu)^2 / (2 sigma^2)), with mu and sigma by epoch."""
+
+    kind: Literal["gaussian"]
+    mu: Pair
+    """First and last mean."""
+    sigma: Annotated[tuple[Positive, Positive], Field(strict=False)]
+    """First and last standard deviation."""
+
+
+def between(pair: tuple[float, float], way: float) -> float:
+    """Return the value a fraction of the way from first to last.
+
+    Args:
+        pair: First and last value.
+        way: Fraction of the way, in [0, 1].
+
+    Returns:
+        The value.
+    """
+    return pair[0] + (pair[1] - pair[0]) * way

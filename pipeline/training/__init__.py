@@ -1,0 +1,1 @@
+"""Inputs, the loop, search, scores, runs; imports core, labels, networks, data, methods and audits."""

@@ -1,0 +1,40 @@
+"""What a trained network is worth: mAP by both rules for absent classes, and average precision of each class."""
+
+from typing import Any
+
+import numpy as np
+
+from pipeline.audits.metrics import mean_average_precision
+from pipeline.labels.table import Table
+
+
+def scores(table: Table, logits: dict[str, np.ndarray]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Score the validation and test splits.
+
+    Args:
+        table: The dataset's table.
+        logits: (N_split, C) float32 logits of "val" and "test".
+
+    Returns:
+        ``{"labels": {...}, "val": {...}, "test": {...}}``: what each split is scored by, ``clean`` labels or, where
+        some are not known, the ``given`` ones; and of each ``map``, ``map_absent_zero`` (percent; ``map`` is None
+        without any positive) and ``classes_present``; and one row a class with its supports and average precisions.
+    """
+    labels = {split: "clean" if table.measurable(split) else "given" for split in logits}
+    result: dict[str, Any] = {"labels": labels}
+    rows: list[dict[str, Any]] = [{"class": name} for name in table.classes]
+    for split in ("train", "val", "test"):
+        truth = table.truth[table.rows(split)]
+        for row, support in zip(rows, truth.sum(0), strict=True):
+            row[f"support_{split}"] = int(support)
+    for split, values in logits.items():
+        truth, scored = table.reference(split)
+        found = mean_average_precision(truth, values, scored)
+        result[split] = {
+            "map": found["map"],
+            "map_absent_zero": found["map_absent_zero"],
+            "classes_present": found["present"],
+        }
+        for row, value in zip(rows, found["ap"], strict=True):
+            row[f"ap_{split}"] = value
+    return result, rows

@@ -1,0 +1,105 @@
+"""Settings of the feature cache and of the training stages."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from pipeline.core.strict import Count, Fraction, Positive, Strict
+from pipeline.networks.settings import Head
+
+
+class Features(Strict):
+    """What the feature cache holds."""
+
+    dtype: Literal["float32", "float16"]
+    mirrored: bool
+    """Whether the left-right mirrored view is cached too (and used as augmentation by linear_init)."""
+    batch_size: Count
+
+
+class StrongView(Strict):
+    """Augmentation of the strong view (LAC's code): cutout, RandAugment, colour jitter, greyscale; a crop before."""
+
+    crop: Annotated[float, Field(gt=0, le=1)]
+    """Smallest area of the random resized crop, as a fraction of the image's; 1: none, as in LAC."""
+    cutout: Fraction
+    """Side of the square as a fraction of the image's."""
+    operations: Annotated[int, Field(ge=0)]
+    """RandAugment operations an image."""
+    magnitude: Annotated[int, Field(ge=0, le=30)]
+    jitter: Fraction
+    """Probability of ColorJitter(0.4, 0.4, 0.4, 0.1)."""
+    grayscale: Fraction
+    """Probability of greyscale."""
+
+
+class Search(Strict):
+    """The learning rates that ``learning_rate: grid`` tries, each judged by val mAP."""
+
+    values: Annotated[list[Positive], Field(min_length=1)]
+    epochs: Count | None
+    """Epochs of a trial; null: as the run, and then the best trial is the run."""
+
+    @model_validator(mode="after")
+    def _values_once(self) -> Self:
+        if len(set(self.values)) != len(self.values):
+            raise ValueError(f"values: names a learning rate twice (given: {self.values})")
+        return self
+
+
+class EarlyStop(Strict):
+    """When training ends before its last epoch, on the selection score."""
+
+    rule: Literal["none", "first_dip", "drop", "patience"]
+    """``first_dip``: the first epoch that is no new best (EM+APL's code); ``drop``: best minus current above
+    ``amount`` points (LL 3, GR 2); ``patience``: ``amount`` epochs without a new best (LAC 8)."""
+    amount: Annotated[float, Field(ge=0)]
+
+
+class Training(Strict):
+    """One training stage: linear_init, finetune, end_to_end or lac."""
+
+    protocol: Literal["common", "published"]
+    """``common``: this block for every method, so that rows compare; ``published``: the recipe of the method's own
+    source, ``methods.<method>.published``, lies over it, augmentation included."""
+    head: Head
+    epochs: Count
+    batch_size: Count
+    optimizer: Literal["adam", "adamw", "adamax", "sgd"]
+    momentum: Fraction
+    """SGD's momentum; the others do not read it."""
+    weight_decay: Annotated[float, Field(ge=0)]
+    learning_rate: Positive | Literal["grid"]
+    search: Search
+    head_factor: Positive
+    """Learning rate of the head as a multiple of the backbone's: 1 (Cole, Zhou) or 10 (LL, GR)."""
+    schedule: Literal["constant", "onecycle"]
+    warmup: Annotated[float, Field(ge=0, lt=1)]
+    """OneCycle's rising part, as a fraction of all steps."""
+    batch_norm: Literal["train", "frozen"]
+    """``frozen``: running statistics and affine parameters stay as loaded."""
+    freeze: list[str]
+    """Backbone modules that are not trained, by their whole names, with all that is in them (LAC: conv1, bn1, layer1):
+    ``layer1`` is neither ``layer10`` nor ``layer2.0.layer1``."""
+    ema: Annotated[float, Field(gt=0, lt=1)] | None
+    """Decay d of the weights' moving average, warmed up as min(d, (1 + t) / (10 + t)); raw and averaged weights
+    compete on val. null: none."""
+    early_stop: EarlyStop
+    select: Literal["clean", "observed", "last"]
+    """Epoch choice: val mAP by full labels (the papers), by observed labels, or the last epoch, whose raw weights are
+    taken, since choosing the averaged ones would need a score."""
+    flip: bool
+    """Left-right flip with probability 0.5 in the weak view."""
+    crop: Annotated[float, Field(gt=0, le=1)]
+    """Smallest area of the weak view's random resized crop, as a fraction of the image's; 1: none."""
+    strong: StrongView | None
+    """The strong view; null where no method asks for one."""
+    keep_epoch_logits: bool
+    """Whether eval-mode train logits of every epoch are stored (audits by round, Wasserstein by epoch)."""
+
+    @model_validator(mode="after")
+    def _patience_counts_epochs(self) -> Self:
+        if self.early_stop.rule == "patience" and self.early_stop.amount < 1:
+            given = self.early_stop.amount
+            raise ValueError(f"early_stop.amount: counts epochs under `patience`, so at least 1 (given: {given})")
+        return self

@@ -1,0 +1,652 @@
+"""`spml init`: what it makes of a folder, and that the preflight takes the profile as it is."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from pipeline.cli import check, init, main, profile
+from pipeline.config.params import read_params
+from pipeline.core.errors import ConfigError, SourceError
+from pipeline.labels.table import Table
+from tests import copies
+
+NAMES = [f"{number}.jpg" for number in range(12)]
+
+
+def pictures(folder: Path, names: list[str]) -> Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"picture")
+    return folder
+
+
+def classes(folder: Path) -> Path:
+    """One folder for each class."""
+    return pictures(folder, [f"{('cat', 'dog')[number % 2]}/{number}.jpg" for number in range(12)])
+
+
+def table(folder: Path, *lines: str, name: str = "labels.csv") -> Path:
+    pictures(folder, NAMES)
+    (folder / name).write_text("\n".join(lines))
+    return folder
+
+
+def listed(folder: Path, mark: str = ",") -> Path:
+    tags = ("cat|dog", "dog")
+    return table(folder, f"file{mark}tags", *(f"{name}{mark}{tags[i % 2]}" for i, name in enumerate(NAMES)))
+
+
+def ticked(folder: Path, *cells: str, split: bool = False) -> Path:
+    """A table with a column for each of two classes, whose rows hold these cells in turn."""
+    rows = [f"{name};{cells[number % len(cells)]}" for number, name in enumerate(NAMES)]
+    parts = ["train", "Val", "test"]
+    more = [f";{parts[number % 3]}" if split else "" for number in range(12)]
+    head = "image;cat;dog" + (";part" if split else "")
+    return table(folder, head, *(row + part for row, part in zip(rows, more, strict=True)))
+
+
+def objects(folder: Path, lines: bool) -> Path:
+    pictures(folder, NAMES)
+    rows = [{"img": name, "labels": [("cat", "dog")[number % 2]], "absent": []} for number, name in enumerate(NAMES)]
+    (folder / ("x.jsonl" if lines else "x.json")).write_text(
+        "\n".join(map(json.dumps, rows)) if lines else json.dumps(rows)
+    )
+    return folder
+
+
+def entries(folder: Path, labels: Callable[[int], dict]) -> Path:
+    """A JSON list with these keys beside the path."""
+    return table(folder, json.dumps([{"img": name} | labels(i) for i, name in enumerate(NAMES)]), name="x.json")
+
+
+COLUMNS = {"kind": "columns", "minus_one": "absent"}
+
+
+@pytest.mark.parametrize(
+    "make, exhaustive, wanted",
+    [
+        (classes, False, {"source": "folder", "split_folders": False}),
+        (
+            lambda folder: pictures(folder, [f"{part}/{kind}/1.jpg" for part in ("train", "Test") for kind in "ab"]),
+            False,
+            {"source": "folder", "split_folders": True},
+        ),
+        (
+            listed,
+            False,
+            {
+                **{"source": "csv", "file": "labels.csv", "delimiter": "comma", "path_column": "file"},
+                **{"split_column": None, "labels": {"kind": "names", "column": "tags", "separator": "|"}},
+            },
+        ),
+        (lambda folder: listed(folder, "\t"), True, {"delimiter": "tab", "exhaustive": True}),
+        # 1 and 0 alone: what is not ticked is not known, unless the labels are exhaustive
+        (
+            lambda folder: ticked(folder, "1;0", "0;1"),
+            False,
+            {"delimiter": "semicolon", "labels": COLUMNS | {"zero": "unknown", "empty": "unknown"}},
+        ),
+        (
+            lambda folder: ticked(folder, "1;0", "0;1"),
+            True,
+            {"labels": COLUMNS | {"zero": "absent", "empty": "unknown"}},
+        ),
+        # 1 and blank
+        (lambda folder: ticked(folder, "1;", ";1"), True, {"labels": COLUMNS | {"zero": "absent", "empty": "absent"}}),
+        # a blank or comma within a name parts nothing
+        (
+            lambda folder: table(
+                folder, "f;k", *(f"{name};{('polar bear', 'dog, small')[i % 2]}" for i, name in enumerate(NAMES))
+            ),
+            False,
+            {"labels": {"kind": "names", "column": "k", "separator": ";"}},
+        ),
+        (
+            lambda folder: table(
+                folder, "f,k", *(f"{name},{('dog; small', 'cat')[i % 2]}" for i, name in enumerate(NAMES))
+            ),
+            False,
+            {"labels": {"kind": "names", "column": "k", "separator": "|"}},
+        ),
+        # names parted by the table's own mark, in quotes
+        (
+            lambda folder: table(
+                folder, "f,k", *(f'{name},"{("dog,cat", "cat")[i % 2]}"' for i, name in enumerate(NAMES))
+            ),
+            False,
+            {"labels": {"kind": "names", "column": "k", "separator": ","}},
+        ),
+        # 0 beside -1 is unknown, and beside nothing it is absent
+        (
+            lambda folder: ticked(folder, "1;0", "-1;1"),
+            False,
+            {"labels": COLUMNS | {"zero": "unknown", "empty": "unknown"}},
+        ),
+        (
+            lambda folder: ticked(folder, "1;", "0;1", split=True),
+            False,
+            {"labels": COLUMNS | {"zero": "absent", "empty": "unknown"}, "split_column": "part"},
+        ),
+        (
+            lambda folder: objects(folder, lines=False),
+            False,
+            {"source": "json", "path_key": "img", "labels_key": "labels", "absent_key": "absent", "split_key": None},
+        ),
+        (lambda folder: objects(folder, lines=True), False, {"source": "json", "file": "x.jsonl"}),
+        # one name in place of a list; other lists and texts are no labels
+        (
+            lambda folder: entries(folder, lambda i: {"label": "cat", "box": [1, 2], "note": f"n{i}", "set": "val"}),
+            False,
+            {"path_key": "img", "labels_key": "label", "absent_key": None, "split_key": "set"},
+        ),
+        (lambda folder: entries(folder, lambda i: {"kind": "cat"}), False, {"labels_key": "kind"}),
+        # the delimiter is the one that parts all rows alike, whatever marks names hold
+        (
+            lambda folder: table(folder, 'f;"a, b";"c, d"', *(f"{name};1;0" for name in NAMES)),
+            False,
+            {"delimiter": "semicolon", "path_column": "f"},
+        ),
+        # harmless forms of a table
+        (
+            lambda folder: table(folder, "\ufefff , k ", "", *(f'{name} ,  "ca\u2028t" ' for name in NAMES), ","),
+            False,
+            {"path_column": "f", "labels": {"kind": "names", "column": "k", "separator": ";"}},
+        ),
+        # a column called as labels are is the one, whatever others there are
+        (
+            lambda folder: table(
+                folder,
+                "id,path,Labels,photographer,note,split",
+                *(f"{i},{name},cat,me,,{('train', 'dev', 'test')[i % 3]}" for i, name in enumerate(NAMES)),
+            ),
+            False,
+            {
+                **{"path_column": "path", "split_column": "split"},
+                "labels": {"kind": "names", "column": "Labels", "separator": ";"},
+            },
+        ),
+        # and labels is called so most exactly
+        (
+            lambda folder: table(folder, "f,tags,labels", *(f"{name},sunny,cat" for name in NAMES)),
+            False,
+            {"labels": {"kind": "names", "column": "labels", "separator": ";"}},
+        ),
+        (
+            lambda folder: entries(folder, lambda i: {"tags": ["sunny"], "labels": ["cat"]}),
+            False,
+            {"labels_key": "labels"},
+        ),
+        # a class called as a split is
+        (
+            lambda folder: table(folder, "f,cat,Partition", *(f"{n},{i % 2},{1 - i % 2}" for i, n in enumerate(NAMES))),
+            False,
+            {"split_column": None, "labels": COLUMNS | {"zero": "unknown", "empty": "unknown"}},
+        ),
+        (
+            lambda folder: table(folder, "f,subset", *(f"{n},{('1.0', '')[i % 2]}" for i, n in enumerate(NAMES))),
+            False,
+            {"split_column": None, "labels": COLUMNS | {"zero": "absent", "empty": "unknown"}},
+        ),
+        *(
+            (
+                lambda folder, marks=marks: entries(folder, lambda i: {"kind": "cat", "subset": marks[i % 2]}),
+                False,
+                {"labels_key": "kind", "split_key": None},
+            )
+            for marks in ((0, 1), ("1", ""), (True, None), (-1, 1.0))
+        ),
+        # no row says its split yet
+        (
+            lambda folder: table(folder, "f,split,k", *(f"{name},,cat" for name in NAMES)),
+            False,
+            {"split_column": "split"},
+        ),
+        # a row's split may be blank; hidden files are none
+        (
+            lambda folder: table(
+                table(folder, "\0", name="._x.csv"),
+                "f,s,k",
+                *(f"{n},{('', 'test')[i % 2]},cat" for i, n in enumerate(NAMES)),
+            ),
+            False,
+            {"split_column": "s", "labels": {"kind": "names", "column": "k", "separator": ";"}},
+        ),
+    ],
+)
+def test_what_lies_in_the_folder_decides_the_source(tmp_path: Path, make: Any, exhaustive: bool, wanted: dict) -> None:
+    found = init.find(make(tmp_path), exhaustive)
+    assert {key: found[key] for key in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    "make, exhaustive, words",
+    [
+        (lambda folder: folder / "no", False, "no: no such folder or file"),
+        (
+            lambda folder: table(folder, "cat", name="x.txt") / "x.txt",
+            False,
+            r"x.txt: not a file of labels \(.csv, .tsv",
+        ),
+        (lambda folder: folder, False, "holds no picture"),
+        (lambda folder: pictures(folder, NAMES), False, "12 pictures, but neither class folders nor"),
+        (lambda folder: pictures(folder, ["1.jpg"]), False, "1 picture, but neither class folders nor"),
+        (classes, True, "one label an image, which is not exhaustive"),
+        (
+            lambda folder: table(listed(folder), "a,b", name="b.csv"),
+            False,
+            "which of b.csv, labels.csv holds the labels. name it: spml init .*/b.csv$",
+        ),
+        (  # `$(...)` and quotes, as a shell takes them
+            lambda folder: table(listed(folder / "$(id) it's"), "a,b", name="b.csv"),
+            False,
+            r"""name it: spml init '.*/\$\(id\) it'"'"'s/b.csv'$""",
+        ),
+        (
+            lambda folder: table(
+                folder, "file,category,dog,sofa,id", *(f"{n},indoor,{i % 2},,{i}" for i, n in enumerate(NAMES))
+            ),
+            False,
+            "1, 0, -1 and nothing in dog, sofa; something else in category, id. Either category holds label names, or "
+            "each of these is a class: dog. Delete the columns of the other reading .*, or write a profile",
+        ),
+        (  # whether flags are classes or splits nobody knows
+            lambda folder: table(folder, "f,labels,split", *(f"{n},cat,{i % 2}" for i, n in enumerate(NAMES))),
+            False,
+            r"Either labels holds .* a class: split. Delete .* \(a split is written as train, val or test\)",
+        ),
+        (
+            lambda folder: table(folder, "f,tag,class", *(f"{n},cat,dog" for n in NAMES)),
+            False,
+            "something else in tag, class. Call the column of label names labels, or delete",
+        ),
+        (
+            lambda folder: table(folder, "f,g,labels", *(f"{n},{n},dog" for n in NAMES)),
+            False,
+            "picture files in f, g; .*. Delete the columns that are none of these, or write",
+        ),
+        (
+            lambda folder: table(folder, "file,a,b,c", "0.jpg,x,1,test"),
+            False,
+            "labels.csv: expected .* files in file; train, .* in c; 1, 0, .* in b; something else in a. Call",
+        ),
+        (lambda folder: table(folder, "file", "0.jpg"), False, "labels.csv: expected are one column"),
+        (lambda folder: table(folder, "file|k", "0.jpg|cat"), False, r"files in none; .* something else in file\|k"),
+        (lambda folder: table(folder, "f,k"), False, "labels.csv: no image in it"),
+        (lambda folder: table(folder, *(f"{name},cat" for name in NAMES)), False, "first line must .* holds 0.jpg"),
+        (lambda folder: table(folder, "{", name="a.json"), False, "a.json: not JSON, as a list or by line: line 1: "),
+        (lambda folder: table(folder, '["a"]', name="a.json"), False, "a.json: no object in it"),
+        (
+            lambda folder: table(folder, '[{"a": 1, "b": "x", "c": "test"}]', name="a.json"),
+            False,
+            "a.json: expected .* files under none; train, .* under c; lists of names under none; text under b",
+        ),
+        (lambda folder: entries(folder, lambda i: {"a": ["x"], "b": ["y"]}), False, "lists of names under a, b; text"),
+        (lambda folder: pictures(folder, ["all/a/1.jpg", "all/b/1.jpg"]), False, r"lie in all,.* spml init .*/all$"),
+        (lambda folder: pictures(folder, ["a/1.HEIC"]), False, "holds no picture .*; not read: a/1.HEIC"),
+    ],
+)
+def test_what_is_not_understood_is_said(tmp_path: Path, make: Any, exhaustive: bool, words: str) -> None:
+    with pytest.raises((ConfigError, SourceError), match=words):
+        init.find(make(tmp_path), exhaustive)
+
+
+def found_in(folder: Path, exhaustive: bool = False) -> tuple[dict[str, Any], Table]:
+    """What is found in a folder, and the table that is read of it."""
+    block = init.find(folder, exhaustive)
+    return block, init.read(str(folder), block).table
+
+
+# ---------------------------------------------------------------------------------------------- what is told of it
+def told(place: Path, exhaustive: bool = False) -> list[str]:
+    block = init.find(place, exhaustive)
+    lines, warnings = init.told(block, init.read(str(place.parent if place.is_file() else place), block))
+    return [*lines, *(f"warning: {warning}" for warning in warnings)]
+
+
+def test_images_classes_labels_and_splits_are_told(tmp_path: Path) -> None:
+    tags = ["cat;dog", "", "dog", "fox;dog;cat", "dog", "dog"]  # twice each
+    rows = [f"{name},{tags[i % 6]},{'test' if i == 4 else ''}" for i, name in enumerate(NAMES)]
+    assert told(table(tmp_path, "f,k,s", *rows)) == [
+        "file: 'labels.csv', delimiter: 'comma', path_column: 'f', split_column: 's', kind: 'names', column: 'k', "
+        "separator: ';'",
+        "12 images; 3 classes: cat (4), dog (10), fox (2)",
+        "labels an image: 0 to 3, 1.33 on average",
+        "images without a label: 2 (1.jpg, 7.jpg)",
+        "splits: 9 train, 2 val, 1 test; drawn: val",
+        "warning: val has no image of fox",
+        "warning: test has no image of cat, fox",
+    ]
+
+
+def test_the_source_warns_before_anything_is_written(tmp_path: Path) -> None:
+    pictures(classes(tmp_path), ["7/1.jpg", "7/2.jpg", "7/3.jpg", "a.jpg", "b.heic"])
+    assert told(tmp_path) == [
+        "15 images; 3 classes: 7 (3), cat (6), dog (6)",
+        "labels an image: 1",
+        "3 file names lie in several class folders, with files of equal size; if each is one photo: same_name: merge",
+        "splits: 9 train, 3 val, 3 test; drawn: val and test",
+        "warning: classes are called 7: if these numbers stand for names, write the names",
+        "warning: 1 picture of endings that are not read was left out: b.heic",
+        "warning: 1 picture lies in no class's folder and was left out: a.jpg",
+    ]
+
+
+def test_labels_known_to_be_absent_and_pictures_in_no_row_are_counted(tmp_path: Path) -> None:
+    pictures(ticked(tmp_path, "1;-1", "0;1"), ["new.jpg"])
+    lines = told(tmp_path)
+    assert lines[1:4] == [
+        "12 images; 2 classes: cat (6), dog (6)",
+        "labels an image: 1",
+        "labels known to be absent: 6",
+    ]
+    assert lines[-1] == "warning: 1 picture is in no row: new.jpg"
+    assert not [line for line in told(tmp_path, exhaustive=True) if "absent:" in line]
+
+
+def test_words_for_splits_are_those_in_use(tmp_path: Path) -> None:
+    words = ["Training", "dev", "testing", "TRAIN", "valid", "Test"]
+    rows = [f"{name},{('a', 'b')[i // 3 % 2]},{words[i % 6]}" for i, name in enumerate(NAMES)]
+    assert "splits: 4 train, 4 val, 4 test" in told(table(tmp_path, "f,k,part", *rows))
+
+
+def test_columns_that_are_not_read_are_told(tmp_path: Path) -> None:
+    rows = [f"{i},{name},{('cat', 'dog')[i % 2]},me" for i, name in enumerate(NAMES)]
+    lines = told(table(tmp_path, "id,path,tags,photographer", *rows))
+    assert lines[1] == "columns not read: id, photographer"
+    lines = told(entries(tmp_path / "more", lambda i: {"tags": ["cat"], "by": "me", "id": i}))
+    assert lines[1] == "keys not read: by, id"
+
+
+def test_a_file_is_told_from_others_beside_it(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    project = Path(shutil.copytree(original, tmp_path / "project"))
+    folder = listed(table(tmp_path / "two lists", "f,k", *(f"{name},fox" for name in NAMES), name="b.csv"))
+    monkeypatch.chdir(project)
+    assert main.main(["init", str(folder)]) == 1
+    assert "which of b.csv, labels.csv" in capsys.readouterr().err
+    assert main.main(["init", str(folder / "b.csv")]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("profiles/two_lists.yaml: source csv") and "fox (12)" in said
+    written = YAML(typ="safe", pure=True).load(Path("profiles/two_lists.yaml").read_text())
+    assert written["prepare"]["two_lists"]["root"] == str(folder)
+    assert written["prepare"]["two_lists"]["file"] == "b.csv"
+    assert main.main(["init", str(folder / "labels.csv"), "--name", "second"]) == 0
+    assert "cat (6), dog (12)" in capsys.readouterr().out
+
+
+def test_a_link_to_a_file_of_labels_lies_where_the_link_lies(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    project = Path(shutil.copytree(original, tmp_path / "project"))
+    folder = pictures(tmp_path / "photos", NAMES)
+    lists = table(tmp_path / "lists", "f,k", *(f"{name},fox" for name in NAMES), name="v2.csv")
+    (folder / "labels.csv").symlink_to(lists / "v2.csv")
+    monkeypatch.chdir(project)
+    assert main.main(["init", str(folder / "labels.csv")]) == 0
+    assert capsys.readouterr().out.startswith("profiles/photos.yaml: source csv")
+    block = YAML(typ="safe", pure=True).load(Path("profiles/photos.yaml").read_text())["prepare"]["photos"]
+    assert (block["root"], block["file"]) == (str(folder), "labels.csv")
+
+
+def test_a_key_called_as_a_split_is_but_not_read_is_doubted(tmp_path: Path) -> None:
+    folder = entries(tmp_path, lambda i: {"labels": ["cat"], "Split": i % 2, "n": 1})
+    assert "warning: Split is not read: a split is written as train, val or test" in told(folder)
+    folder = entries(tmp_path, lambda i: {"labels": ["cat"], "Split": i % 2, "s": ("train", "val", "test")[i % 3]})
+    assert not [line for line in told(folder) if "Split is" in line]
+
+
+def measured(folder: Path, test: str) -> Path:
+    """A table of ticks in train, and of all that applies in val."""
+    cells = {"train": ["1;", ";1"], "val": ["1;0", "0;1"], "test": [test]}
+    parts = ["train", "val", "test"]
+    rows = [
+        f"{name};{cells[parts[i % 3]][i // 3 % len(cells[parts[i % 3]])]};{parts[i % 3]}"
+        for i, name in enumerate(NAMES)
+    ]
+    return table(folder, "image;cat;dog;part", *rows)
+
+
+def test_val_that_is_labelled_in_full_chooses_by_its_truth(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    project = Path(shutil.copytree(original, tmp_path / "project"))
+    monkeypatch.chdir(project)
+    sentence = "val is labelled in full: epochs and learning rates are chosen by its truth (select: clean)"
+    assert main.main(["init", str(measured(tmp_path / "mine", test="1;"))]) == 0
+    assert sentence in capsys.readouterr().out.splitlines()
+    profile.apply(project, "mine")
+    params = read_params(project / "params.yaml")
+    assert params.settings("linear_init", "mine").select == "clean"
+    assert params.settings("simulate", "mine").protocol == "given" and "full" not in params.grid.linear_init
+    assert check.check(project) == ([], [])
+    for make in (listed, lambda folder: measured(folder, test="1;0")):
+        lines = told(make(tmp_path / make.__name__))
+        assert (sentence in lines) == (make is not listed)
+    block, labels = found_in(listed(tmp_path / "ticks"))
+    assert "select: observed" in init.write("ticks", "/a", block, labels)
+    block, labels = found_in(listed(tmp_path / "all"), exhaustive=True)
+    assert "select: clean" in init.write("all", "/a", block, labels)
+
+
+def test_exhaustive_labels_with_gaps_are_doubted(tmp_path: Path) -> None:
+    words = "warning: exhaustive, but 6 of 24 cells are neither present nor absent: give 0 for absent, or set "
+    assert words + "exhaustive: false" in told(ticked(tmp_path, "1;0", ";1"), exhaustive=True)
+    assert not [line for line in told(tmp_path) if "neither" in line]
+    assert not [line for line in told(ticked(tmp_path, "1;0", "0;1"), exhaustive=True) if "neither" in line]
+
+
+def test_names_of_classes_that_may_be_one_are_doubted(tmp_path: Path) -> None:
+    tags = ["sheep", "sheep", "hseep", "Cat", "cat", "cat", "cat", "person", "person", "person", "persons", "bird"]
+    lines = told(table(tmp_path, "f,k", *(f"{name},{tag}" for name, tag in zip(NAMES, tags, strict=True))))
+    assert "warning: classes differ only in case: Cat, cat - one class? write one of them" in lines
+    remedy = " (list prepare: classes to silence this)"
+    # two of sheep are too few to tell by
+    assert "warning: persons (1 image): a misspelling of person?" + remedy in lines
+    tags[3], tags[11] = "sheep", "hseep"
+    lines = told(table(tmp_path, "f,k", *(f"{name},{tag}" for name, tag in zip(NAMES, tags, strict=True))))
+    doubts = "hseep (2 images): a misspelling of sheep?, persons (1 image): a misspelling of person?"
+    assert f"warning: {doubts}{remedy}" in lines
+    block = init.find(tmp_path, False) | {"classes": sorted(set(tags))}
+    assert not [line for line in init.read(str(tmp_path), block).report["warnings"] if "misspel" in line]
+
+
+@pytest.mark.parametrize(
+    "rare, frequent, doubted",
+    [
+        ("persons", "person", True),
+        ("Lihgt", "light", True),
+        ("Class Bird B", "Class Brid B", True),
+        ("mixre", "mixer", True),
+        ("ice-cream", "ice cream", True),
+        ("x stage", "stage", False),
+        ("tree frig", "tree frog", True),
+        ("car", "cat", False),
+        ("fish", "fist", False),
+        ("sheep", "shee", False),  # five letters in both
+        ("type-ii", "type-i", False),
+        ("type_iv", "type_v", False),
+        ("Class B", "Class A", False),
+        ("stage", "stage x", False),
+        ("route 12b", "route 12a", False),
+        ("phase 2", "phase 1", False),
+    ],
+)
+def test_a_name_that_is_like_another_by_nature_is_not_doubted(
+    tmp_path: Path, rare: str, frequent: str, doubted: bool
+) -> None:
+    lines = told(table(tmp_path, "f,k", *(f"{n},{frequent if i else rare}" for i, n in enumerate(NAMES))))
+    assert any("misspelling" in line for line in lines) == doubted
+
+
+@pytest.mark.parametrize("others, doubted", [(498, True), (499, False)])
+def test_names_of_very_many_classes_are_not_compared(tmp_path: Path, others: int, doubted: bool) -> None:
+    names = ["persons", *["person"] * 3, *(str(10**9 + number) for number in range(others))]
+    rows = [f"{number}.jpg,{name}" for number, name in enumerate(names)]
+    pictures(tmp_path, [f"{number}.jpg" for number in range(len(names))])
+    assert any("misspelling" in line for line in told(table(tmp_path, "f,k", *rows))) == doubted
+
+
+def test_the_same_name_in_several_folders_is_told_where_it_may_be_one_photo(tmp_path: Path) -> None:
+    pictures(
+        tmp_path, ["cat/a.jpg", "dog/a.jpg", *(f"{kind}/{kind}{i}.jpg" for kind in ("cat", "dog") for i in range(4))]
+    )
+    line = "1 file name lies in several class folders, with files of equal size; if each is one photo: same_name: merge"
+    assert line in told(tmp_path)
+    (tmp_path / "dog/a.jpg").write_bytes(b"another picture")
+    assert not [line for line in told(tmp_path) if "several" in line]
+
+
+def test_of_many_classes_twenty_are_named(tmp_path: Path) -> None:
+    pictures(tmp_path, [f"c{kind:02d}/{number}.jpg" for kind in range(25) for number in range(3)])
+    (line,) = (line for line in told(tmp_path) if "classes" in line)
+    assert line.startswith("75 images; 25 classes: c00 (3), ") and line.endswith(", c19 (3) and 5 more")
+
+
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        # a column of ids, or of marks of nobody knows what, never becomes a class called label
+        (
+            lambda folder: table(folder, "f,Label", *(f"{n},{i % 2}" for i, n in enumerate(NAMES))),
+            "names: Label. Where",
+        ),
+        (lambda folder: table(folder, "f,cat,target", *(f"{n},1,0" for n in NAMES)), "of these names: target. Where"),
+        (
+            lambda folder: entries(folder, lambda i: {"class": i % 2}),
+            r"no name or list of names under 'class': entry 1 ",
+        ),
+        (lambda folder: entries(folder, lambda i: {"labels": [3]}), r"under 'labels': entry 1 \(\[3\]\), entry 2"),
+        (lambda folder: table(listed(folder), "f,k,k", *(f"{n},a,b" for n in NAMES)), "columns are there twice: k"),
+        (
+            lambda folder: table(folder, "f,k", "0.jpg,cat", "1.jpg,cat"),
+            r"no image in val and test \(2 train, 0 val, 0",
+        ),
+        (
+            lambda folder: table(
+                folder, "f,s,k", *(f"{n},{('train', 'val')[i % 2]},{('a', '')[i % 2]}" for i, n in enumerate(NAMES))
+            ),
+            "no val image has a label",
+        ),
+        # a column of splits is one although a word in it is none; so is a key
+        (
+            lambda folder: table(
+                folder, "f,split,k", *(f"{n},{('train', 'holdout')[i % 2]},a" for i, n in enumerate(NAMES))
+            ),
+            "6 values are none of train, val and test: line 3, column split: 'holdout', line 5, ",
+        ),
+        (
+            lambda folder: entries(folder, lambda i: {"tags": ["a"], "Split": ("train", "holdout")[i // 11]}),
+            "values are none of train, val and test: entry 12, key Split: 'holdout'$",
+        ),
+        # pictures that lie in subfolders, or higher up
+        (
+            lambda folder: table(pictures(folder, ["cat/x.jpg"]), "f,k", *(f"{n},cat" for n in (*NAMES, "x.jpg"))),
+            r"no picture file \(the pictures lie in subfolders: write cat/x.jpg for x.jpg\): line 14 'x.jpg'$",
+        ),
+        (
+            lambda folder: table(folder, "f,k", *(f"photos/{n},cat" for n in NAMES)),
+            "12 of 12 images have no file: .*; the pictures lie higher up: write 0.jpg for photos/0.jpg$",
+        ),
+    ],
+)
+def test_what_the_pipeline_would_refuse_is_refused(tmp_path: Path, make: Any, words: str) -> None:
+    with pytest.raises(SourceError, match=words):
+        told(make(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
+    root = tmp_path_factory.mktemp("original")
+    copies.project(repository, root)
+    return root
+
+
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        (classes, []),
+        (listed, []),
+        (listed, ["--exhaustive"]),
+        (lambda folder: objects(folder, lines=True), []),
+    ],
+)
+def test_the_preflight_takes_the_profile_as_it_is(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, make: Any, words: list[str]
+) -> None:
+    project = Path(shutil.copytree(original, tmp_path / "project"))
+    folder = make(tmp_path / "My photos, 2026")
+    monkeypatch.chdir(project)
+    assert main.main(["init", str(folder), *words]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[1:-1] == told(folder, bool(words))
+    warned = sum(line.startswith("warning: ") for line in said)
+    heed = ("", "look at the warning above, then: ")[warned] if warned < 2 else "look at the warnings above, then: "
+    assert said[-1] == f"next: {heed}make repro PROFILE=my_photos_2026"
+    profile.apply(project, "my_photos_2026")
+    assert check.check(project) == ([], [])
+    params = read_params(project / "params.yaml")
+    assert params.settings("prepare", "my_photos_2026")["root"] == str(folder)
+    assert params.settings("simulate", "my_photos_2026").protocol == ("seeded" if words else "given")
+    assert ("full" in params.grid.linear_init) == bool(words)
+    # nothing is overwritten, and a name that cannot be one is refused
+    before = (project / "profiles" / "my_photos_2026.yaml").read_text()
+    assert main.main(["init", str(folder)]) == 1
+    assert "is there; give another name" in capsys.readouterr().err
+    assert (project / "profiles" / "my_photos_2026.yaml").read_text() == before
+
+
+def test_names_in_use_are_those_of_datasets_and_of_blocks(original: Path, tmp_path: Path) -> None:
+    used = init.taken(original, "/photos")
+    assert {"digits", "voc", "coco", "nus", "cub", "voc_photos", "default", "published"} <= used
+    assert not used & {"grid", "seeds", "an", "em", "linear_init", "mine"}
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "params.yaml").write_text(
+        "prepare: {mine: {root: /photos}, theirs: {root: /other}}\nsimulate: {mine: {}, theirs: {}, default: {}}\n"
+        "methods: {an: {cars: {}, published: {boats: {}}}}\ngrid: {seeds: [0]}\nvariants: {lac: {}}\n"
+    )
+    (tmp_path / "profiles" / "x.yaml").write_text("prepare: {pets: {root: ROOT}}\nfeatures:\n")
+    (tmp_path / "profiles" / "empty.yaml").write_text("")
+    names = {"theirs", "default", "cars", "boats", "published", "pets"}
+    assert init.taken(tmp_path, "/photos") == names  # the same data may be written anew
+    assert init.taken(tmp_path, "/photos/") == names | {"mine"}
+    (tmp_path / "profiles" / "x.yaml").write_text("a: [")
+    with pytest.raises(ConfigError, match="x.yaml: not YAML"):
+        init.taken(tmp_path, "/photos")
+
+
+def test_a_name_that_is_none_or_in_use_is_refused(tmp_path: Path) -> None:
+    block, labels = found_in(classes(tmp_path))
+    for name in ("2nd", "null", "no", "a-b", "", "Cat"):
+        with pytest.raises(ConfigError, match=f"^'{name}' is no name for a dataset"):
+            init.write(name, "/a", block, labels)
+    with pytest.raises(ConfigError, match="'pets' is a name in params.yaml or in a profile; give another by --name"):
+        init.write("pets", "/a", block, labels, used={"pets"})
+
+
+def test_faults_of_the_labels_leave_no_profile(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    folder = table(tmp_path / "mine", "f,k", *(f"{name},cat" for name in (*NAMES, "98.jpg", "99.jpg")))
+    before = sorted((original / "profiles").iterdir())
+    monkeypatch.chdir(original)
+    assert main.main(["init", str(folder)]) == 1
+    assert "2 paths have no picture file: line 14 '98.jpg', line 15 '99.jpg'" in capsys.readouterr().err
+    assert main.main(["init", str(classes(tmp_path / "Digits"))]) == 1
+    assert "'digits' is a name in params.yaml" in capsys.readouterr().err
+    assert sorted((original / "profiles").iterdir()) == before
+    monkeypatch.chdir(tmp_path)
+    assert main.main(["init", str(classes(tmp_path / "more"))]) == 1
+    assert "no params.yaml here" in capsys.readouterr().err and not (tmp_path / "profiles").exists()
+
+
+def test_the_text_is_yaml_whatever_the_folder_is_called(tmp_path: Path) -> None:
+    block, labels = found_in(classes(tmp_path))
+    for root in ("/a b", "C: # é", '"', "- x", "{}"):
+        text = init.write("mine", root, block, labels)
+        assert YAML(typ="safe", pure=True).load(text)["prepare"]["mine"]["root"] == root

@@ -1,0 +1,302 @@
+"""profiles/ -> params.yaml: what is composed, and that no edit is lost."""
+
+import io
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from pipeline.cli import profile
+from pipeline.config import profiles
+from pipeline.config.params import read_params
+from pipeline.core.errors import ConfigError
+
+PHOTOS = """\
+grid:
+  datasets: [photos]
+  linear_init: [an]
+  finetune: []
+  end_to_end: []
+  lac: []
+  landscape: []
+prepare:
+  photos: {source: voc, root: null_device, size: 64}
+linear_init:
+  default: {epochs: 3}
+variants: {lac: {}}
+"""
+
+
+def git(root: Path, *words: str) -> None:
+    identity = ["-c", "user.name=Test", "-c", "user.email=test@example.org"]
+    subprocess.run(["git", *identity, *words], cwd=root, check=True, capture_output=True)
+
+
+@pytest.fixture
+def project(tmp_path: Path, repository: Path) -> Path:
+    """A committed project with two profiles and a folder of raw data."""
+    (tmp_path / "profiles").mkdir()
+    shutil.copy(repository / "profiles/default.yaml", tmp_path / "profiles/default.yaml")
+    shutil.copy(repository / "profiles/default.yaml", tmp_path / "params.yaml")
+    digits = re.search(r"^backbone:\n  digits: (.+)$", (tmp_path / "params.yaml").read_text(), re.MULTILINE)
+    assert digits
+    (tmp_path / "profiles/photos.yaml").write_text(f"{PHOTOS}backbone:\n  photos: {digits[1]}\n")
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "null_device").mkdir()
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "params.yaml", "profiles")
+    git(tmp_path, "commit", "-qm", "start")
+    return tmp_path
+
+
+def another(text: str) -> str:
+    """The text with another number of epochs."""
+    changed = re.sub(r"^    epochs: \d+", "    epochs: 77", text, count=1, flags=re.MULTILINE)
+    assert changed != text
+    return changed
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines()
+
+
+def test_default_is_the_committed_params(repository: Path) -> None:
+    text = (repository / "profiles/default.yaml").read_text()
+    assert text in ((repository / "params.yaml").read_text(), profile._committed(repository))
+
+
+def test_every_profile_composes(repository: Path) -> None:
+    names = profiles.names(repository)
+    assert names[0] == "default"
+    for name in names:
+        profiles.compose(repository, name)
+
+
+def test_overlay_changes_what_it_names_and_keeps_the_rest(project: Path) -> None:
+    profile.apply(project, "photos")
+    before, after = read_params(project / "profiles/default.yaml"), read_params(project / "params.yaml")
+    assert after.grid.datasets == ["photos"]
+    assert after.grid.linear_init == ["an"]  # lists are replaced, not joined
+    assert after.variants.lac == {}  # {} empties
+    block = after.settings("linear_init", "photos")
+    assert block.epochs == 3
+    assert block.batch_size == before.settings("linear_init", "digits").batch_size
+    assert after.prepare["digits"] == before.prepare["digits"]
+    assert after.methods == before.methods
+
+
+def test_comments_and_number_formats_survive(project: Path) -> None:
+    profile.apply(project, "photos")
+    changed = lines(project / "params.yaml")
+    comments = [line.split("#", 1)[1] for line in lines(project / "profiles/default.yaml") if line.startswith("#")]
+    assert comments and all(any(comment in line for line in changed) for comment in comments)
+    assert "    learning_rate: 1.0e-3" in changed
+    assert "    ema: null" in changed
+
+
+def test_root_replaces_the_folder_of_the_raw_data(project: Path) -> None:
+    profile.apply(project, "photos", "raw")
+    assert read_params(project / "params.yaml").prepare["photos"]["root"] == "raw"
+
+
+def test_root_replaces_the_one_folder_that_several_datasets_read(project: Path) -> None:
+    mine = project / "profiles/photos.yaml"
+    text = mine.read_text().replace("  datasets: [photos]", "  datasets: [photos, prints]")
+    digits = re.search(r"^  photos: (\{source: digits.+)$", text, re.MULTILINE)
+    assert digits
+    text = text.replace(
+        "  photos: {source: voc,", "  prints: {source: voc, root: ELSE, size: 64}\n  photos: {source: voc,"
+    )
+    mine.write_text(f"{text}  prints: {digits[1]}\n")
+    with pytest.raises(ConfigError, match="must name one folder .*; has photos null_device, prints ELSE$"):
+        profile.apply(project, "photos", "raw")
+    mine.write_text(mine.read_text().replace("root: ELSE", "root: null_device"))
+    profile.apply(project, "photos", "raw")
+    prepare = read_params(project / "params.yaml").prepare
+    assert [prepare[name]["root"] for name in ("photos", "prints")] == ["raw", "raw"]
+
+
+def test_the_defaults_variants_of_other_datasets_are_left_out(project: Path) -> None:
+    mine = project / "profiles/photos.yaml"
+    text = mine.read_text().replace("variants: {lac: {}}\n", "")
+    mine.write_text(text)
+    profile.apply(project, "photos", "raw")
+    assert read_params(project / "params.yaml").variants.lac == {}
+    run = "{dataset: photos, method: lac, seed: 0, set: {stage: {}, method: {queue_size: 0}}}"
+    mine.write_text(f"{text}variants: {{lac: {{photos-lac-0-no_queue: {run}}}}}\n")
+    profile.apply(project, "photos", "raw")
+    assert set(read_params(project / "params.yaml").variants.lac) == {"photos-lac-0-no_queue"}
+    (project / "profiles/more.yaml").write_text("grid: {seeds: [0, 1]}\n")
+    profile.apply(project, "more")
+    kept = read_params(project / "params.yaml").variants
+    assert kept.lac and kept == read_params(project / "profiles/default.yaml").variants
+    digits = run.replace("photos", "digits")  # its own are its own fault
+    mine.write_text(f"{text}variants: {{lac: {{digits-lac-0-x: {digits}}}}}\n")
+    profile.apply(project, "photos", "raw")
+    assert set(read_params(project / "params.yaml").variants.lac) == {"digits-lac-0-x"}
+    for broken in ("variants: null", "variants: {lac: [1]}", "variants: {lac: {digits-lac-0-x: 3}}", "grid: 3"):
+        mine.write_text(f"{text}{broken}\n" if "grid" not in broken else broken)
+        with pytest.raises(ConfigError, match=broken.partition(":")[0]):
+            profile.apply(project, "photos")
+
+
+SHARED = """\
+a: {one: &x {n: 1, deep: {m: 1, k: 2}}, two: &y {<<: *x, n: 2}}
+b: {one: *x, two: {<<: *x}, three: {<<: *y, n: 3}}
+"""
+
+
+@pytest.mark.parametrize("names", ["a.one", "a.two", "b.one", "b.two", "b.three", "a.one b.three", "b.one b.two"])
+def test_what_is_shared_by_an_anchor_stays_for_others(names: str) -> None:
+    """Changing one place of a file with anchors is changing one place of the file written out."""
+    change: dict[str, Any] = {"a": {}, "b": {}}
+    plain = YAML(typ="safe", pure=True)
+    expected = plain.load(SHARED)
+    expected = json.loads(json.dumps(expected))  # no mapping twice
+    for top, name in (place.split(".") for place in names.split()):
+        change[top][name] = {"n": 7, "deep": {"m": 8}}
+        expected[top][name]["n"] = 7
+        expected[top][name]["deep"]["m"] = 8
+    content, buffer = profiles._yaml().load(SHARED), io.StringIO()
+    profiles.overlay(content, {top: change[top] for top in change if change[top]})
+    profiles._yaml().dump(content, buffer)
+    assert plain.load(buffer.getvalue()) == expected
+
+
+def test_sections_stand_apart_whatever_is_added_to_them(project: Path) -> None:
+    mine = project / "profiles/photos.yaml"
+    mine.write_text(f"{mine.read_text()}simulate:\n  photos: {{draw: 1}}\nfeatures:\n  photos: {{batch_size: 9}}\n")
+    profile.apply(project, "photos")
+    found = lines(project / "params.yaml")
+    gaps = [number for number, line in enumerate(found) if not line]
+    sections = [number for number, line in enumerate(found) if re.match(r"\w", line)]
+    assert len(sections) > 10
+    for number in sections[1:]:
+        first = next(above for above in range(number, 0, -1) if not found[above - 1].startswith("#"))
+        assert first - 1 in gaps and first - 2 not in gaps, found[number]
+    assert all(found[number + 1].lstrip().startswith("#") or number + 1 in sections for number in gaps)
+    text = mine.read_text() + "expected_positives:\n  photos:\n    value: 2.0\n    source: |\n      a\n\n\n      b\n"
+    mine.write_text(text)
+    profile.apply(project, "photos")
+    source = read_params(project / "params.yaml").expected_positives["photos"].source
+    assert source == "a\n\n\nb\n"  # blank lines that say something stay
+
+
+def test_anchors_survive(project: Path) -> None:
+    profile.apply(project, "photos", "raw")
+    text = (project / "params.yaml").read_text()
+    anchors = re.findall(r"&\w+", (project / "profiles/default.yaml").read_text())
+    assert len(anchors) > 5 and re.findall(r"&\w+", text) == anchors
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "message"),
+    [
+        ("photo", None, r"no file profiles/photo\.yaml; there are: default, photos"),
+        ("default", "raw", r"must name one folder as prepare\.<dataset>\.root; has none"),
+        ("photos", "gone", "gone is not a folder"),
+    ],
+)
+def test_a_wrong_request_changes_nothing(project: Path, name: str, raw: str | None, message: str) -> None:
+    before = (project / "params.yaml").read_bytes()
+    with pytest.raises(ConfigError, match=message):
+        profile.apply(project, name, raw)
+    assert (project / "params.yaml").read_bytes() == before
+
+
+def test_a_folder_that_is_not_there_is_refused_before_anything_is_written(project: Path) -> None:
+    (project / "null_device").rmdir()
+    before = (project / "params.yaml").read_bytes()
+    with pytest.raises(ConfigError, match=r"prepare\.photos\.root: null_device is not a folder; .*ROOT=<folder>"):
+        profile.apply(project, "photos")
+    assert (project / "params.yaml").read_bytes() == before
+
+
+def test_an_unknown_key_is_refused_by_its_name(project: Path) -> None:
+    (project / "profiles/typo.yaml").write_text("linear_init: {default: {epoch: 3}}\n")
+    before = (project / "params.yaml").read_bytes()
+    with pytest.raises(ConfigError, match=r"linear_init\.\w+\.epoch\b"):
+        profile.apply(project, "typo")
+    assert (project / "params.yaml").read_bytes() == before
+
+
+def test_an_edit_of_ones_own_is_not_overwritten(project: Path) -> None:
+    path = project / "params.yaml"
+    edited = another(path.read_text())
+    path.write_text(edited)
+    with pytest.raises(ConfigError, match="--force"):
+        profile.apply(project, "photos", "raw")
+    assert path.read_text() == edited
+    assert not (project / "params.yaml.bak").exists()
+
+
+def test_an_edited_profile_can_be_applied_again(project: Path) -> None:
+    profile.apply(project, "photos", "raw")
+    mine = project / "profiles/photos.yaml"
+    mine.write_text(mine.read_text().replace("epochs: 3", "epochs: 4"))
+    profile.apply(project, "photos", "raw")
+    assert read_params(project / "params.yaml").settings("linear_init", "photos").epochs == 4
+    assert not (project / "params.yaml.bak").exists()
+    (project / "params.yaml").write_text(another((project / "params.yaml").read_text()))
+    mine.write_text(mine.read_text().replace("epochs: 4", "epochs: 5"))
+    with pytest.raises(ConfigError, match="--force"):
+        profile.apply(project, "photos", "raw")
+
+
+def test_a_profile_that_was_in_force_already_can_be_edited_and_applied(project: Path) -> None:
+    profile.apply(project, "default")  # writes nothing new
+    mine = project / "profiles/default.yaml"
+    git(project, "rm", "-q", "--cached", "params.yaml")
+    git(project, "commit", "-qm", "params.yaml is not kept")
+    mine.write_text(another(mine.read_text()))
+    profile.apply(project, "default")
+    assert (project / "params.yaml").read_text() == mine.read_text()
+
+
+def test_a_comment_of_ones_own_is_an_edit_too(project: Path) -> None:
+    path = project / "params.yaml"
+    path.write_text(path.read_text() + "# tried 26 epochs: worse\n")
+    with pytest.raises(ConfigError, match="--force"):
+        profile.apply(project, "photos")
+
+
+def test_force_keeps_a_copy(project: Path) -> None:
+    path = project / "params.yaml"
+    edited = another(path.read_text())
+    path.write_text(edited)
+    profile.apply(project, "photos", force=True)
+    assert (project / "params.yaml.bak").read_text() == edited
+    assert read_params(path).grid.datasets == ["photos"]
+
+
+def test_profiles_can_be_switched_back_and_forth(project: Path) -> None:
+    (project / "other").mkdir()
+    for name, raw in [("photos", "raw"), ("photos", "other"), ("photos", None), ("default", None), ("photos", "raw")]:
+        profile.apply(project, name, raw)
+        prepare = read_params(project / "params.yaml").prepare
+        assert name == "default" or prepare["photos"]["root"] == (raw or "null_device")
+    profile.apply(project, "default")
+    assert (project / "params.yaml").read_bytes() == (project / "profiles/default.yaml").read_bytes()
+    assert not (project / "params.yaml.bak").exists()
+
+
+def test_a_committed_edit_may_be_overwritten(project: Path) -> None:
+    path = project / "params.yaml"
+    path.write_text(another(path.read_text()))
+    git(project, "commit", "-qam", "77 epochs")
+    profile.apply(project, "photos")
+    assert read_params(path).grid.datasets == ["photos"]
+
+
+def test_command_line(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(project)
+    assert profile.main(["photos", "--root", "raw"]) == 0
+    assert "profile photos, raw data in raw" in capsys.readouterr().out
+    Path("params.yaml").write_text("grid: [\n")  # not even YAML: still an edit
+    assert profile.main(["photos"]) == 1
+    assert capsys.readouterr().err.startswith("error: params.yaml holds edits")

@@ -1,0 +1,790 @@
+import copy
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from ruamel.yaml import YAML
+from sklearn.metrics import average_precision_score
+
+from pipeline.core import hdf5
+from pipeline.core.errors import ConfigError, FileError, TrainingError
+from pipeline.core.files import read_json, read_torch, read_tsv, sha256, write_text, write_torch
+from pipeline.core.resume import Checkpoint
+from pipeline.labels.table import Table, write_table
+from pipeline.methods.shared import base
+from pipeline.networks.network import restore
+from pipeline.training import inputs
+from pipeline.training import run as training
+from stages.end_to_end import end_to_end
+from stages.finetune import finetune
+from stages.lac import lac
+from stages.linear_init import linear_init
+from tests import tiny
+from tests.stages import finished_runs as finished
+
+BLOCK = tiny.BLOCK | {"batch_size": 8, "learning_rate": 0.05}
+EMBEDDED = BLOCK | {
+    "head": tiny.EMBEDDING,
+    "strong": tiny.STRONG,
+    "batch_norm": "frozen",
+    "ema": 0.9,
+    "optimizer": "adamw",
+}
+METHODS = {
+    "an": {"default": tiny.AN},
+    "em_apl": {"default": tiny.EM_APL},
+    "full": {"default": {"smoothing": 0.0} | tiny.AN},
+    "iun": {"default": tiny.AN},
+    "lac": {"default": tiny.LAC},
+    "plc": {"default": {"threshold": 0.6, "form": "code", "weight_plc": 1.0}},
+    "nowhere": {"default": {}},
+}
+FILES = {
+    *("weights.pt", "method.pt", "logits.h5", "labels.h5", "epochs.tsv", "search.tsv", "per_class.tsv"),
+    *("metrics.json", "provenance.json", "summary.md"),
+}
+
+
+class Project:
+    """A root with prepared data, observed labels, features and a backbone."""
+
+    def __init__(self, root: Path, repository: Path) -> None:
+        self.root, self.repository = root, repository
+        self.sections: dict[str, Any] = {
+            "methods": copy.deepcopy(METHODS),
+            "variants": finished.no_variants(),
+            "grid": finished.grid(),
+            **{stage: {"default": copy.deepcopy(BLOCK)} for stage in ("linear_init", "finetune")},
+            **{stage: {"default": copy.deepcopy(EMBEDDED)} for stage in ("end_to_end", "lac")},
+        }
+        self.write_params()
+        self.table, self.observed = finished.write_data(root)
+        n = len(self.table.paths)
+        signal = self.table.truth @ tiny.numbers(3, 5, seed=1)
+        self.features = (signal + tiny.numbers(n, 5)).astype(np.float32)
+        self.cache = root / "data" / "features" / "digits" / "features.h5"
+        self.labels = root / "data" / "simulate" / "digits" / "observed.h5"
+        self.put(self.cache, features=self.features)
+        self.put(root / "data" / "prepare" / "digits" / "images.h5", pixels=tiny.pixels(n))
+        source = tiny.network(on_images=True)
+        assert source.backbone is not None
+        self.backbone = root / "weights" / "digits" / "backbone.pt"
+        write_torch(self.backbone, {"architecture": tiny.BACKBONE, "state": source.backbone.state_dict()})
+
+    def put(self, path: Path, **arrays: np.ndarray) -> None:
+        with hdf5.create(path) as file:
+            for name, array in arrays.items():
+                hdf5.put(file, name, array, axes="image", units="as the test has it")
+
+    def write_table(self, **changes: Any) -> None:
+        write_table(self.root / "data" / "prepare" / "digits" / "table.h5", Table(**{**vars(self.table), **changes}))
+
+    def write_params(self) -> None:
+        finished.write_params(self.root, self.repository, **self.sections)
+
+    def set(self, section: str, **changes: Any) -> None:
+        """Change keys of a section's default block."""
+        self.sections[section]["default"] |= changes
+        self.write_params()
+
+    def set_method(self, name: str, **changes: Any) -> None:
+        """Change a method's settings; None removes one."""
+        settings = self.sections["methods"][name]["default"] | changes
+        self.sections["methods"][name]["default"] = {key: value for key, value in settings.items() if value is not None}
+        self.write_params()
+
+    def folder(self, stage: str, key: str) -> Path:
+        return self.root / "runs" / stage / key
+
+    def bytes(self, stage: str, key: str) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in self.folder(stage, key).iterdir()}
+
+
+@pytest.fixture
+def project(tmp_path: Path, repository: Path) -> Project:
+    return Project(tmp_path, repository)
+
+
+@pytest.fixture(autouse=True)
+def checkpoints(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Checkpoint]]:
+    """Checkpoints made by stages, written after every epoch; locks fall as if the process had ended."""
+    made: list[Checkpoint] = []
+
+    def make(path: Path) -> Checkpoint:
+        made.append(Checkpoint(path, 0))
+        return made[-1]
+
+    monkeypatch.setattr(training, "Checkpoint", make)
+    yield made
+    release(made)
+
+
+def release(made: list[Checkpoint]) -> None:
+    for checkpoint in made:
+        checkpoint._lock.close()
+
+
+# ---------------------------------------------------------------------------------------------- what a run stores
+def arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    with hdf5.read(path) as file:
+        return {name: values[()] for name, values in file.items()}, dict(file.attrs)
+
+
+def reference_map(truth: np.ndarray, logits: np.ndarray, scored: np.ndarray) -> list[float | None]:
+    found = []
+    for column in range(truth.shape[1]):
+        labels, values = truth[scored[:, column], column], logits[scored[:, column], column]
+        found.append(float(average_precision_score(labels, values)) if labels.any() else None)
+    return found
+
+
+def test_a_run_stores_what_it_found(project: Project) -> None:
+    search = {"values": [0.5, 0.01, 0.1], "epochs": None}
+    project.set("linear_init", epochs=4, learning_rate="grid", search=search)
+    linear_init(project.root, "digits", "em_apl", 0)
+    folder, table = project.folder("linear_init", "digits-em_apl-0"), project.table
+    assert {path.name for path in folder.iterdir()} == FILES
+    rows = {split: table.rows(split) for split in ("train", "val", "test")}
+    metrics = read_json(folder / "metrics.json")
+    held, attrs = arrays(folder / "logits.h5")
+    chosen = metrics["epoch"]
+    assert attrs["epoch"] == chosen and attrs["weights"] == metrics["weights"] == "raw"
+    assert json.loads(attrs["classes"]) == list(table.classes)
+
+    # the stored network gives the stored logits of the chosen epoch
+    network = restore(folder / "weights.pt")
+    for split, at in rows.items():
+        with torch.no_grad():
+            logits = network(torch.from_numpy(project.features[at]))["logits"].numpy()
+        np.testing.assert_allclose(held[split], logits, rtol=1e-5, atol=1e-6)
+    assert held["epochs_val"].shape == (4, finished.VAL, 3) and held["epochs_train"].shape == (4, finished.TRAIN, 3)
+    np.testing.assert_array_equal(held["epochs_val"][chosen - 1], held["val"])
+    np.testing.assert_array_equal(held["epochs_train"][chosen - 1], held["train"])
+
+    # metrics and tables follow from them
+    per_class = read_tsv(folder / "per_class.tsv")
+    for split in ("val", "test"):
+        expected = reference_map(table.truth[rows[split]], held[split], table.scored[rows[split]])
+        assert [float(row[f"ap_{split}"]) if row[f"ap_{split}"] else None for row in per_class] == expected
+        present = [value for value in expected if value is not None]
+        assert metrics[split] == {
+            "map": pytest.approx(100 * np.mean(present)),
+            "map_absent_zero": pytest.approx(100 * np.sum(present) / 3),
+            "classes_present": len(present),
+        }
+    epochs = read_tsv(folder / "epochs.tsv")
+    means = []
+    for epoch in range(4):
+        found = reference_map(table.truth[rows["val"]], held["epochs_val"][epoch], table.scored[rows["val"]])
+        means.append(100 * np.mean([value for value in found if value is not None]))
+        assert float(epochs[epoch]["val_map"]) == pytest.approx(means[-1])
+        assert epochs[epoch]["weights"] == "raw"
+    assert [row["selected"] for row in epochs] == ["1" if epoch == chosen else "0" for epoch in range(1, 5)]
+    assert chosen == int(np.argmax(means)) + 1 and metrics["epochs"] == 4
+
+    # the grid: every rate on record, the best one kept
+    trials = read_tsv(folder / "search.tsv")
+    assert [float(row["learning_rate"]) for row in trials] == [0.01, 0.1, 0.5]
+    best = max(trials, key=lambda row: float(row["val_map"]))
+    assert [row["chosen"] for row in trials] == ["1" if row is best else "0" for row in trials]
+    assert metrics["learning_rate"] == float(best["learning_rate"])
+    assert metrics["val"]["map"] == pytest.approx(float(best["val_map"]))
+
+    # what the method believed during the chosen epoch; the pseudo-labels of each
+    labels, _ = arrays(folder / "labels.h5")
+    method = read_torch(folder / "method.pt")
+    since, soft = method["since"].numpy(), method["soft"].numpy()
+    probability = 1 / (1 + np.exp(-held["train"].astype(np.float64)))
+    np.testing.assert_allclose(labels["belief"], np.where(since > 0, soft, probability), rtol=1e-5)
+    expected_weight = np.where(since > 0, tiny.EM_APL["beta"], -tiny.EM_APL["alpha"])
+    np.testing.assert_allclose(labels["weight"], expected_weight, rtol=1e-6)
+    assert labels["pseudo_label"].shape == (4, finished.TRAIN, 3) and labels["round_epoch"].tolist() == [1, 2, 3, 4]
+    np.testing.assert_array_equal(labels["pseudo_label"][chosen - 1], -(since > 0).astype(np.int8))
+    assert int(method["clock"][0]) == chosen
+
+    provenance = read_json(folder / "provenance.json")
+    assert provenance["inputs"] == {
+        path.relative_to(project.root).as_posix(): sha256(path) for path in (project.cache, project.labels)
+    }
+    assert provenance["method"] == tiny.EM_APL and provenance["settings"]["search"]["values"] == search["values"]
+    summary = (folder / "summary.md").read_text()
+    assert f"Epoch {chosen} of 4 was chosen (clean labels)" in summary and "20 training images" in summary
+
+
+def test_a_method_without_pseudo_labels_says_so(project: Project) -> None:
+    linear_init(project.root, "digits", "an", 0)
+    labels, attrs = arrays(project.folder("linear_init", "digits-an-0") / "labels.h5")
+    assert attrs["reason"] == "the method labels no unknown cell" and labels["pseudo_label"].shape == (0, 20, 3)
+    assert (labels["belief"] == 0).all() and (labels["weight"] == 1).all()
+
+
+@pytest.mark.parametrize(("method", "kind"), [("an", "single"), ("full", "all"), ("iun", "negatives")])
+def test_a_method_is_given_its_label_set(
+    project: Project, monkeypatch: pytest.MonkeyPatch, method: str, kind: str
+) -> None:
+    given = []
+    train = training.train
+
+    def seen(network: Any, method: Any, images: Any, observed: Any, *rest: Any, **options: Any) -> Any:
+        given.append((observed, method.problem))
+        return train(network, method, images, observed, *rest, **options)
+
+    monkeypatch.setattr(training, "train", seen)
+    linear_init(project.root, "digits", method, 0)
+    expected = project.observed[kind][project.table.rows("train")]
+    observed, problem = given[0]
+    assert np.array_equal(observed.numpy(), expected)
+    assert problem.observed_counts.tolist() == (expected == 1).sum(0).tolist()
+    assert problem.observed_absences == (expected == -1).sum()
+    assert (problem.n, problem.classes, problem.expected_positives) == (20, finished.CLASSES, 2.94)
+
+
+def test_a_run_repeats_its_bytes_and_another_seed_differs(project: Project) -> None:
+    linear_init(project.root, "digits", "em_apl", 0)
+    first = project.bytes("linear_init", "digits-em_apl-0")
+    torch.manual_seed(77)
+    linear_init(project.root, "digits", "em_apl", 0)
+    assert project.bytes("linear_init", "digits-em_apl-0") == first
+    linear_init(project.root, "digits", "em_apl", 1)
+    assert project.bytes("linear_init", "digits-em_apl-1")["weights.pt"] != first["weights.pt"]
+
+
+def test_test_images_and_their_labels_decide_nothing(project: Project) -> None:
+    linear_init(project.root, "digits", "em_apl", 0)
+    first = project.bytes("linear_init", "digits-em_apl-0")
+    at = project.table.rows("test")
+    features, truth = project.features.copy(), project.table.truth.copy()
+    features[at] = 100 * tiny.numbers(len(at), 5, seed=8)
+    truth[at] = np.where(project.table.scored[at], 1 - truth[at], 0)
+    project.put(project.cache, features=features)
+    project.write_table(truth=truth)
+    linear_init(project.root, "digits", "em_apl", 0)
+    second = project.bytes("linear_init", "digits-em_apl-0")
+    same = {name for name in FILES if first[name] == second[name]}
+    assert same >= {"weights.pt", "method.pt", "labels.h5", "epochs.tsv", "search.tsv"}
+    assert not same & {"logits.h5", "metrics.json", "per_class.tsv"}
+
+
+def test_truth_of_the_training_images_is_for_the_log_only(project: Project) -> None:
+    linear_init(project.root, "digits", "an", 0)
+    first = project.bytes("linear_init", "digits-an-0")
+    at, truth = project.table.rows("train"), project.table.truth.copy()
+    truth[at] = np.where(project.table.scored[at], 1 - truth[at], 0)
+    project.write_table(truth=truth)
+    linear_init(project.root, "digits", "an", 0)
+    second = project.bytes("linear_init", "digits-an-0")
+    assert {name for name in FILES if first[name] != second[name]} == {
+        "epochs.tsv",
+        "per_class.tsv",
+    }  # train_map, support
+
+
+def test_a_variant_lies_beside_the_run_it_varies(project: Project) -> None:
+    change = {"stage": {"epochs": 3}, "method": {"alpha": 0.9}}
+    variant = {"dataset": "digits", "method": "em_apl", "seed": 0, "set": change}
+    project.sections["variants"]["linear_init"] = {"digits-em_apl-0-long": variant}
+    project.write_params()
+    linear_init(project.root, "digits", "em_apl", 0)
+    linear_init(project.root, "digits", "em_apl", 0, "digits-em_apl-0-long")
+    runs = [project.folder("linear_init", key) for key in ("digits-em_apl-0", "digits-em_apl-0-long")]
+    assert [read_json(run / "metrics.json")["epochs"] for run in runs] == [2, 3]
+    assert [read_json(run / "provenance.json")["method"]["alpha"] for run in runs] == [0.2, 0.9]
+
+
+# ---------------------------------------------------------------------------------------------- what a run starts from
+def states(project: Project, stage: str, key: str) -> dict[str, torch.Tensor]:
+    return read_torch(project.folder(stage, key) / "weights.pt")["state"]
+
+
+def test_finetune_starts_from_backbone_and_head(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    inherited: list[dict[str, torch.Tensor]] = []
+    monkeypatch.setattr(base.Method, "inherit", lambda self, state: inherited.append(state))
+    with torch.no_grad():  # features of the stored backbone, so that the head fits it
+        source = tiny.network(on_images=True).eval().backbone
+        assert source is not None
+        pixels = inputs.ImageInputs(tiny.pixels(36), np.arange(36), tiny.MEAN, tiny.STD)
+        project.put(project.cache, features=source.pool(source(pixels.plain(np.arange(36)))).numpy())
+    linear_init(project.root, "digits", "an", 0)
+    assert inherited == []
+    head = project.folder("linear_init", "digits-an-0")
+    project.set("finetune", learning_rate=1e-30, batch_norm="frozen", epochs=1)
+    finetune(project.root, "digits", "an", 0)
+    assert [state["clock"].tolist() for state in inherited] == [[read_json(head / "metrics.json")["epoch"], 2]]
+    first, whole = states(project, "linear_init", "digits-an-0"), states(project, "finetune", "digits-an-0")
+    backbone = read_torch(project.backbone)["state"]
+    expected = first | {f"backbone.{name}": value for name, value in backbone.items()}
+    assert expected.keys() == whole.keys()
+    assert all(torch.equal(value, expected[name]) for name, value in whole.items())
+    logits = [arrays(project.folder(stage, "digits-an-0") / "logits.h5")[0] for stage in ("linear_init", "finetune")]
+    for split in ("train", "val", "test"):
+        np.testing.assert_allclose(logits[0][split], logits[1][split], rtol=1e-4, atol=1e-5)
+
+
+def test_lac_goes_on_from_the_first_stage(project: Project) -> None:
+    end_to_end(project.root, "digits", "plc", 0)
+    project.set("lac", learning_rate=1e-30, epochs=1, ema=None, weight_decay=0.0)
+    lac(project.root, "digits", "lac", 0, "plc")
+    first, second = states(project, "end_to_end", "digits-plc-0"), states(project, "lac", "digits-lac-0")
+    assert all(torch.equal(value, second[name]) for name, value in first.items())
+    queue = read_torch(project.folder("lac", "digits-lac-0") / "method.pt")["queue_labels"]
+    assert len(queue) == 7 and (queue > 0).any()
+
+
+# ---------------------------------------------------------------------------------------------- checkpoints
+class Killed(Exception):
+    """The process is killed."""
+
+
+@pytest.mark.parametrize("after", [1, 5, 7, 11])
+def test_a_run_that_was_killed_is_resumed(
+    project: Project, monkeypatch: pytest.MonkeyPatch, checkpoints: list[Checkpoint], after: int
+) -> None:
+    """Killed in the first or second trial of the grid, which has two epochs of three steps; or in the run after it."""
+    project.set("linear_init", learning_rate="grid", search={"values": [0.01, 0.1], "epochs": 2}, epochs=3)
+    project.set("linear_init", early_stop={"rule": "first_dip", "amount": 0.0}, ema=0.9, optimizer="adam")
+    linear_init(project.root, "digits", "em_apl", 0)
+    expected = project.bytes("linear_init", "digits-em_apl-0")
+    folder = project.root / ".pipeline" / "checkpoints"
+    assert list(folder.iterdir()) == []
+    shutil.rmtree(project.folder("linear_init", "digits-em_apl-0"))
+
+    steps = []
+    views = inputs.FeatureInputs.views
+
+    def killing(*arguments: Any) -> Any:
+        if len(steps) == after:
+            raise Killed
+        steps.append(1)
+        return views(*arguments)
+
+    monkeypatch.setattr(inputs.FeatureInputs, "views", killing)
+    with pytest.raises(Killed):
+        linear_init(project.root, "digits", "em_apl", 0)
+    assert not project.folder("linear_init", "digits-em_apl-0").exists()
+    release(checkpoints)
+    monkeypatch.setattr(inputs.FeatureInputs, "views", views)
+    linear_init(project.root, "digits", "em_apl", 0)
+    assert project.bytes("linear_init", "digits-em_apl-0") == expected
+    assert list(folder.iterdir()) == []
+
+
+def test_a_checkpoint_is_of_these_settings_and_files_only(
+    project: Project, checkpoints: list[Checkpoint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = project.root / "elsewhere"
+    monkeypatch.setenv("SPML_SCRATCH", str(scratch))
+
+    def name() -> str:
+        linear_init(project.root, "digits", "em_apl", 0)
+        path = checkpoints[-1].path
+        assert path.parents[2] == scratch and path.parent.name == "linear_init-digits-em_apl-0"
+        return path.name
+
+    first = name()
+    assert first.endswith("-0.05-None") and name() == first
+
+    def features() -> None:
+        project.put(project.cache, features=project.features + 1)
+
+    def labels() -> None:
+        project.put(project.labels, **project.observed | {"single": project.observed["single"][::-1].copy()})
+
+    def table() -> None:
+        scored = project.table.scored.copy()
+        scored[project.table.rows("val")[0]] = True
+        scored[project.table.rows("val")[1], project.table.truth[project.table.rows("val")[1]] == 0] = False
+        project.write_table(scored=scored)
+
+    def density() -> None:
+        project.sections["expected_positives"] = {"digits": {"value": 1.5, "source": "a test"}}
+        project.write_params()
+
+    changes: list[Callable[[], None]] = [
+        lambda: project.set("linear_init", momentum=0.5),
+        lambda: project.set("linear_init", learning_rate=0.06),
+        lambda: project.set_method("em_apl", alpha=0.3),
+        features,
+        labels,
+        table,
+        density,
+    ]
+    seen = {first}
+    for number, change in enumerate(changes, start=2):
+        change()
+        seen.add(name())
+        assert len(seen) == number
+
+
+def test_a_rate_that_diverged_is_tried_again_after_an_interruption(
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    checkpoints: list[Checkpoint],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Killed in the second of three epochs of the run itself, after a trial that diverged in its second."""
+    project.set("linear_init", learning_rate="grid", search={"values": [0.05, 7e37], "epochs": 2}, epochs=3)
+    epochs: list[int] = []
+    views = inputs.FeatureInputs.views
+    last = 99
+
+    def noting(self: Any, index: Any, names: Any, seed: int, epoch: int) -> Any:
+        if len(epochs) == last:
+            raise Killed
+        epochs.append(epoch)
+        return views(self, index, names, seed, epoch)
+
+    monkeypatch.setattr(inputs.FeatureInputs, "views", noting)
+    linear_init(project.root, "digits", "an", 0)
+    assert "lr 7e+37: epoch 2: loss is not finite" in capsys.readouterr().out
+    expected = project.bytes("linear_init", "digits-an-0")
+    diverging = epochs[6:-9]
+    assert epochs == [1, 1, 1, 2, 2, 2, *diverging, 1, 1, 1, 2, 2, 2, 3, 3, 3] and diverging[:4] == [1, 1, 1, 2]
+    shutil.rmtree(project.folder("linear_init", "digits-an-0"))
+
+    last = len(epochs) - 4
+    epochs.clear()
+    with pytest.raises(Killed):
+        linear_init(project.root, "digits", "an", 0)
+    release(checkpoints)
+    last = 99
+    epochs.clear()
+    linear_init(project.root, "digits", "an", 0)
+    assert epochs == [*diverging, 2, 2, 2, 3, 3, 3]
+    assert project.bytes("linear_init", "digits-an-0") == expected
+    assert list((project.root / ".pipeline" / "checkpoints").iterdir()) == []
+
+
+# ---------------------------------------------------------------------------------------------- what is abandoned
+def killed(project: Project, monkeypatch: pytest.MonkeyPatch, made: list[Checkpoint], seed: int = 0) -> Path:
+    """The folder that a run leaves which is killed in its second epoch."""
+
+    def killing(self: Any, index: Any, names: Any, seed: int, epoch: int) -> Any:
+        if epoch == 2:
+            raise Killed
+        return views(self, index, names, seed, epoch)
+
+    views = inputs.FeatureInputs.views
+    with monkeypatch.context() as patch:
+        patch.setattr(inputs.FeatureInputs, "views", killing)
+        with pytest.raises(Killed):
+            linear_init(project.root, "digits", "an", seed)
+    release(made)
+    (made[-1].folder / "heat").write_bytes(np.random.default_rng(0).bytes(5 << 20))
+    return made[-1].path
+
+
+def test_a_run_tells_and_deletes_what_its_own_key_cannot_resume(
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    checkpoints: list[Checkpoint],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    variant = {"dataset": "digits", "method": "an", "seed": 0, "set": {"stage": {"epochs": 3}, "method": {}}}
+    project.sections["variants"]["linear_init"] = {"digits-an-0-x": variant}
+    project.write_params()
+    left, other = killed(project, monkeypatch, checkpoints), killed(project, monkeypatch, checkpoints, seed=1)
+    capsys.readouterr()
+    linear_init(project.root, "digits", "an", 0, "digits-an-0-x")  # of another key
+    project.set("linear_init", momentum=0.5)
+    assert left.is_dir() and "interrupted" not in capsys.readouterr().out
+    linear_init(project.root, "digits", "an", 0)
+    told = [line for line in capsys.readouterr().out.splitlines() if "interrupted" in line]
+    assert len(told) == 1 and "linear_init digits-an-0: deleting 5." in told[0] and "0.0 hours ago" in told[0]
+    assert list((project.root / ".pipeline" / "checkpoints").iterdir()) == [other.parent]
+    assert list(other.parent.iterdir()) == [other]
+
+
+def test_a_run_tells_what_it_goes_on_with(
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    checkpoints: list[Checkpoint],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    left = killed(project, monkeypatch, checkpoints)
+    capsys.readouterr()
+    linear_init(project.root, "digits", "an", 0)
+    out = capsys.readouterr().out
+    assert "linear_init digits-an-0: going on with an interrupted run (5." in out and "epoch 1/2" not in out
+    assert not left.parent.exists()
+
+
+def test_what_another_process_is_training_stays(project: Project, checkpoints: list[Checkpoint]) -> None:
+    other = Checkpoint(project.root / ".pipeline/checkpoints/linear_init-digits-an-0/0123456789abcdef-0.1-None", 0)
+    (other.folder / "heat").write_bytes(b"hot")
+    linear_init(project.root, "digits", "an", 0)
+    assert (other.path / "disk" / "heat").exists()
+    other.discard()
+
+
+def test_a_run_that_diverged_leaves_nothing_to_resume(project: Project) -> None:
+    project.set("linear_init", learning_rate=7e37)
+    with pytest.raises(TrainingError, match="epoch 2"):
+        linear_init(project.root, "digits", "an", 0)
+    assert list((project.root / ".pipeline" / "checkpoints").iterdir()) == []
+
+
+# ---------------------------------------------------------------------------------------------- whose code
+def test_the_code_of_a_run_is_what_the_graph_says(repository: Path) -> None:
+    stages = YAML(typ="safe", pure=True).load((repository / "dvc.yaml").read_text())["stages"]
+    for stage in ("linear_init", "finetune", "end_to_end", "lac"):
+        found = {path.relative_to(repository).as_posix() for path in training.code(stage, "em_apl")}
+        declared = {str(dep).replace("${item.method}", "em_apl") for dep in stages[stage]["deps"]}
+        folders = [repository / dep for dep in declared if (repository / dep).is_dir() and dep.startswith("pipeline")]
+        files = {dep for dep in declared if dep.endswith(".py")}
+        files |= {path.relative_to(repository).as_posix() for folder in folders for path in folder.rglob("*.py")}
+        assert found <= files
+        rest = {file for file in files - found if not file.endswith("__init__.py")}
+        assert rest == {"pipeline/config/params.py", "pipeline/config/runs.py", "pipeline/audits/settings.py"}
+
+
+def test_an_edit_of_another_methods_code_leaves_a_run_resumable(
+    project: Project, monkeypatch: pytest.MonkeyPatch, checkpoints: list[Checkpoint], tmp_path: Path
+) -> None:
+    folder = tmp_path / "code"
+    for package in ("pipeline", "stages"):
+        shutil.copytree(project.repository / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(training, "__file__", str(folder / "pipeline" / "training" / "run.py"))
+
+    def name() -> str:
+        linear_init(project.root, "digits", "an", 0)
+        return checkpoints[-1].path.name
+
+    first = name()
+    for other in ("methods/em.py", "methods/em_apl.py", "report/page.py", "audits/landscape.py"):
+        (folder / "pipeline" / other).write_text("# edited\n")
+        assert name() == first
+    seen = {first}
+    for number, own in enumerate(
+        ("methods/an.py", "methods/shared/base.py", "core/seeds.py", "training/loop.py"), start=2
+    ):
+        (folder / "pipeline" / own).write_text("# edited\n")
+        seen.add(name())
+        assert len(seen) == number
+
+
+# ---------------------------------------------------------------------------------------------- choice by which labels
+def scorer(project: Project, select: str, **table: Any) -> Callable[[np.ndarray], float]:
+    project.set("finetune", select=select)
+    project.write_table(**table)
+    run = training.job(project.root, "finetune", "digits", "an", 0, None)
+    return training.scorer(run, project.observed["single"])
+
+
+def test_epochs_are_scored_by_full_or_by_observed_labels_of_val(project: Project) -> None:
+    at = project.table.rows("val")
+    logits = tiny.numbers(len(at), 3, seed=4)
+    everything = np.ones_like(project.table.scored[at])
+    for select, truth, scored in (
+        ("clean", project.table.truth[at], project.table.scored[at]),
+        ("last", project.table.truth[at], project.table.scored[at]),
+        ("observed", project.observed["single"][at], everything),
+    ):
+        found = [value for value in reference_map(truth, logits, scored) if value is not None]
+        assert scorer(project, select)(logits) == pytest.approx(100 * np.mean(found)), select
+    assert not np.array_equal(project.table.truth[at], project.observed["single"][at])
+    assert not project.table.scored[at].all()
+
+
+def test_labels_that_are_not_exhaustive_are_no_clean_ones(project: Project) -> None:
+    at = project.table.rows("val")
+    assert not project.table.scored[at].all()
+    with pytest.raises(ConfigError, match=r"finetune\.select: clean, but the labels of digits are not exhaustive"):
+        scorer(project, "clean", exhaustive=False)
+    logits = tiny.numbers(len(at), 3, seed=4)
+    truth, every = project.table.truth[at], np.ones_like(project.table.scored[at])
+    found = [value for value in reference_map(truth, logits, every) if value is not None]
+    assert scorer(project, "last", exhaustive=False)(logits) == pytest.approx(100 * np.mean(found))
+    scored = project.table.scored.copy()
+    scored[at] = True  # a val split that is known whole
+    assert scorer(project, "clean", exhaustive=False, scored=scored)(logits) == pytest.approx(100 * np.mean(found))
+
+
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [((), "Scores"), (("test",), "Scores of val"), (("val",), "Scores of test"), (("val", "test"), None)],
+)
+def test_scores_say_by_split_whether_they_are_against_given_labels(
+    project: Project, known: tuple[str, ...], words: str | None
+) -> None:
+    project.set("linear_init", select="last", epochs=1)
+    scored = project.table.truth == 1  # what is not given is not known
+    for split in known:
+        scored[project.table.rows(split)] = True
+    project.write_table(exhaustive=False, scored=scored)
+    linear_init(project.root, "digits", "an", 0)
+    folder = project.folder("linear_init", "digits-an-0")
+    labels = read_json(folder / "metrics.json")["labels"]
+    assert labels == {split: "clean" if split in known else "given" for split in ("val", "test")}
+    lines = (folder / "summary.md").read_text().splitlines()
+    said = [line.partition(" are against the given labels, which are not exhaustive")[0] for line in lines]
+    assert [start for start, line in zip(said, lines, strict=True) if start != line] == ([words] if words else [])
+
+
+# ---------------------------------------------------------------------------------------------- bad input
+def no_positive_in_val(project: Project) -> None:
+    truth = project.table.truth.copy()
+    truth[project.table.rows("val")] = 0
+    project.write_table(truth=truth)
+
+
+def nothing_observed_in_val(project: Project) -> None:
+    project.set("linear_init", select="observed")
+    single = project.observed["single"].copy()
+    single[project.table.rows("val")] = 0
+    project.put(project.labels, **project.observed | {"single": single})
+
+
+def with_nan(project: Project) -> None:
+    features = project.features.copy()
+    features[3, 1] = np.nan
+    project.put(project.cache, features=features)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+FAULTS: dict[str, tuple[str, Callable[[Project], Any], type[Exception], str]] = {
+    "unknown stage key": (
+        "an",
+        lambda p: p.set("linear_init", momentun=0.9),
+        ConfigError,
+        "linear_init.default.momentun: Extra inputs",
+    ),
+    "impossible value": ("an", lambda p: p.set("linear_init", epochs=0), ConfigError, "linear_init.default.epochs"),
+    "unknown method key": (
+        "an",
+        lambda p: p.set_method("an", alpha=0.2),
+        ConfigError,
+        "methods.an.alpha: Extra inputs",
+    ),
+    "missing method key": (
+        "em_apl",
+        lambda p: p.set_method("em_apl", beta=None),
+        ConfigError,
+        "methods.em_apl.beta: Field required",
+    ),
+    "method without section": ("em", lambda p: None, ConfigError, "methods.em: no such section"),
+    "method without code": ("nowhere", lambda p: None, ConfigError, "methods.nowhere: unknown method"),
+    "need unmet": (
+        "lac",
+        lambda p: None,
+        ConfigError,
+        "methods.lac: needs embeddings, which this stage and its network do not give",
+    ),
+    "two views of features": ("plc", lambda p: None, ConfigError, "cached features have no view"),
+    "head on features": (
+        "an",
+        lambda p: p.set("linear_init", head=tiny.EMBEDDING),
+        ConfigError,
+        "linear_init.head.kind: 'label_embedding' needs maps",
+    ),
+    "flip without mirrored features": (
+        "an",
+        lambda p: p.set("linear_init", flip=True),
+        ConfigError,
+        "linear_init.flip",
+    ),
+    "freeze without backbone": (
+        "an",
+        lambda p: p.set("linear_init", freeze=["layer1"]),
+        ConfigError,
+        "freeze: the backbone has no module 'layer1'",
+    ),
+    "rows": (
+        "an",
+        lambda p: p.put(p.cache, features=p.features[:-1]),
+        FileError,
+        "features.h5: 35 rows, the table has 36",
+    ),
+    "not finite": ("an", with_nan, FileError, "features.h5: features are not finite"),
+    "no features": ("an", lambda p: p.cache.unlink(), FileError, "features.h5: no such file"),
+    "cut features": ("an", lambda p: cut(p.cache), FileError, "features.h5: not a readable HDF5 file"),
+    "no labels": ("an", lambda p: p.labels.unlink(), FileError, "observed.h5: no such file"),
+    "labels of another table": (
+        "an",
+        lambda p: p.put(p.labels, **{name: labels[:-1] for name, labels in p.observed.items()}),
+        FileError,
+        "observed.h5: its rows or classes are not the table's",
+    ),
+    "no table": (
+        "an",
+        lambda p: (p.root / "data/prepare/digits/table.h5").unlink(),
+        FileError,
+        "table.h5: no such file",
+    ),
+    "no positive in val": (
+        "an",
+        no_positive_in_val,
+        ConfigError,
+        "linear_init.select: the validation split of digits has no positive label",
+    ),
+    "nothing observed in val": ("an", nothing_observed_in_val, ConfigError, "linear_init.select: the validation split"),
+    "diverged": (
+        "an",
+        lambda p: p.set("linear_init", learning_rate=3e38),
+        TrainingError,
+        r"linear_init digits-an-0 lr 3e\+38: epoch 1",
+    ),
+    "no params": ("an", lambda p: (p.root / "params.yaml").unlink(), ConfigError, "params.yaml: cannot be read"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_bad_input_is_named_and_earlier_outputs_stay(project: Project, fault: str) -> None:
+    method, spoil, error, message = FAULTS[fault]
+    folder = project.folder("linear_init", f"digits-{method}-0")
+    for name in FILES:
+        write_text(folder / name, f"an earlier {name}")
+    before = project.bytes("linear_init", f"digits-{method}-0")
+    spoil(project)
+    with pytest.raises(error, match=message):
+        linear_init(project.root, "digits", method, 0)
+    assert project.bytes("linear_init", f"digits-{method}-0") == before
+
+
+def test_more_logits_than_a_run_may_keep(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "BUDGET", 2 * finished.TRAIN * 3 - 1)
+    with pytest.raises(ConfigError, match="linear_init.keep_epoch_logits: 2 epochs of 20 x 3 logits.*false for digits"):
+        linear_init(project.root, "digits", "an", 0)
+    project.set("linear_init", keep_epoch_logits=False)
+    linear_init(project.root, "digits", "an", 0)
+    assert "epochs_train" not in arrays(project.folder("linear_init", "digits-an-0") / "logits.h5")[0]
+
+
+def test_finetune_without_what_it_starts_from(project: Project) -> None:
+    def refused(error: type[Exception], message: str) -> None:
+        with pytest.raises(error, match=message):
+            finetune(project.root, "digits", "an", 0)
+        assert not project.folder("finetune", "digits-an-0").exists()
+
+    refused(FileError, "runs/linear_init/digits-an-0/weights.pt: cannot be read.*run the stage that makes it")
+    project.put(project.cache, features=tiny.numbers(36, 8))
+    linear_init(project.root, "digits", "an", 0)
+    project.set("finetune", head=tiny.EMBEDDING)
+    refused(FileError, "linear_init/digits-an-0/weights.pt: not a head of kind 'label_embedding'")
+    project.set("finetune", head=tiny.LINEAR, freeze=["layer1"])
+    refused(ConfigError, "freeze: the backbone has no module 'layer1'")
+    project.set("finetune", freeze=[])
+    (project.root / "data/prepare/digits/images.h5").unlink()
+    refused(FileError, "images.h5: no such file")
+    project.backbone.write_bytes(b"")
+    refused(FileError, "backbone.pt: not a file of tensors")
+
+
+def test_lac_without_what_it_starts_from(project: Project) -> None:
+    with pytest.raises(FileError, match="runs/end_to_end/digits-plc-0/weights.pt: cannot be read"):
+        lac(project.root, "digits", "lac", 0, "plc")
+    end_to_end(project.root, "digits", "plc", 0)
+    project.set("lac", head=tiny.EMBEDDING | {"heads": 4})
+    with pytest.raises(FileError, match="digits-plc-0/weights.pt: its head is .*'heads': 2.* asks for .*'heads': 4"):
+        lac(project.root, "digits", "lac", 0, "plc")
+    project.set("lac", head=tiny.EMBEDDING, strong=None)
+    with pytest.raises(ConfigError, match="strong: a method of two views needs the settings"):
+        lac(project.root, "digits", "lac", 0, "plc")
+    assert not project.folder("lac", "digits-lac-0").exists()
