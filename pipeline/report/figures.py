@@ -1,10 +1,11 @@
 """Figures of the page: pure functions of frames that return PNG bytes.
 
-A frame holds one row a point, with the columns ``stage``, ``method`` and ``variant`` of its arm; ``looks`` says how each
-arm is drawn. One colour, line and marker belong to a method in every figure (``styles``). The colours are those of Okabe
-and Ito (https://jfly.uni-koeln.de/color/), which colour-blind readers tell apart; lines and markers differ too. Of many
-lines, some are named and the rest are ``faint``. The bytes depend on the numbers alone: no date and no software name is
-written into them.
+A frame holds one row a point, with the columns ``stage``, ``method`` and ``variant`` of its arm; ``value`` names the
+column to draw, ``looks`` says how each arm is drawn, ``x`` and ``y`` are words for the axes.
+
+One colour, line and marker belong to a method in every figure (``styles``). The colours are those of Okabe and Ito
+(https://jfly.uni-koeln.de/color/), which colour-blind readers tell apart; lines and markers differ too. Of many lines,
+some are named and the rest are ``faint``. The bytes depend on the numbers alone: they hold no date and no software name.
 """
 
 import io
@@ -218,18 +219,10 @@ def widened(low: float, high: float, least: float, top: float = math.inf) -> tup
 
 
 def curves(frame: pd.DataFrame, value: str, looks: Looks, *, x: str, y: str, least: float = 0.0) -> bytes:
-    """Draw lines with their names at the right end.
+    """Return a PNG of lines with their names at the right end.
 
-    Args:
-        frame: One row an arm and ``epoch``; where some arms are faint, the named ones choose the vertical range.
-        value: The column to draw.
-        looks: How each arm is drawn.
-        x: Label of the horizontal axis.
-        y: Label of the vertical axis.
-        least: What the vertical axis spans at least; 0: whatever the lines take.
-
-    Returns:
-        PNG bytes.
+    ``frame``: One row an arm and ``epoch``; where some arms are faint, the named ones choose the vertical range.
+    ``least``: What the vertical axis spans at least; 0: whatever the lines take.
     """
     with matplotlib.rc_context(_RC):
         arms = by_arm(frame)
@@ -257,18 +250,11 @@ def _whole_ticks(axes: Axes, most: int = 12) -> None:
 def multiples(
     frame: pd.DataFrame, value: str, looks: Looks, *, y: str, reference: Arm | None = None, notes: Sequence[str] = ()
 ) -> bytes:
-    """Draw each line in a panel of its own, with its own vertical scale.
+    """Return a PNG of each line in a panel of its own, with its own vertical scale.
 
-    Args:
-        frame: One row an arm and ``epoch``, at least one arm.
-        value: The column to draw.
-        looks: How each arm is drawn; faint ones too are drawn in full.
-        y: Label of the vertical axis.
-        reference: An arm that every panel shows in grey too, or None.
-        notes: A few characters at the right of each panel's title, or nothing.
-
-    Returns:
-        PNG bytes.
+    ``frame``: One row an arm and ``epoch``, at least one arm. ``reference``: An arm
+    that every panel shows in grey too, or None. ``notes``: A few characters at the right of each panel's title, or
+    nothing.
     """
     with matplotlib.rc_context(_RC):
         arms = by_arm(frame)
@@ -329,18 +315,10 @@ def cut(frame: pd.DataFrame, truth: bool) -> float:
 
 
 def scores(frame: pd.DataFrame, looks: Looks, *, titles: Mapping[str, str], truth: bool, x: str) -> bytes:
-    """Draw the final scores as dots with bars of one standard deviation, a panel for each stage.
+    """Return a PNG of the final scores as dots with bars of one standard deviation, a panel for each stage.
 
-    Args:
-        frame: One row an arm, in the order to draw: its ``test_map``, ``test_map_std``, ``test_maps`` of each seed, and
-            whether it knows the label ``density``.
-        looks: How each arm is drawn.
-        titles: Title of each stage's panel.
-        truth: Whether the ceiling saw full labels.
-        x: Label of the common horizontal axis.
-
-    Returns:
-        PNG bytes.
+    ``frame``: One row an arm, in the order to draw: its ``test_map``, ``test_map_std``, ``test_maps`` of each seed,
+    and whether it knows the label ``density``. ``truth``: Whether the ceiling saw full labels.
     """
     with matplotlib.rc_context(_RC):
         stages = list(frame.groupby("stage", sort=False))
@@ -372,7 +350,7 @@ def scores(frame: pd.DataFrame, looks: Looks, *, titles: Mapping[str, str], trut
 
 
 def _dot(axes: Axes, place: int, row: Any, look: Look, arrow: float | None) -> None:
-    """Draw one row of the dot plot, its mean in figures at the right; at ``arrow``, where the mean lies further left."""
+    """Draw one row of the dot plot and its mean in digits; at ``arrow``, where the mean lies further left."""
     colour = _GREY if look.faint else look.style.colour
     if arrow is not None:
         axes.plot(arrow, place, marker="<", markersize=6, color=colour, zorder=3)
@@ -389,16 +367,9 @@ def _dot(axes: Axes, place: int, row: Any, look: Look, arrow: float | None) -> N
 
 
 def scatter(frame: pd.DataFrame, looks: Looks, *, x: str, y: str) -> bytes:
-    """Draw one point a class against a baseline, with the line y = x.
+    """Return a PNG of one point a class against a baseline, with the line y = x.
 
-    Args:
-        frame: One row an arm and class: ``baseline`` and ``distance``.
-        looks: How each arm is drawn.
-        x: Label of the baseline's axis.
-        y: Label of the methods' axis.
-
-    Returns:
-        PNG bytes.
+    ``frame``: One row an arm and class: ``baseline`` and ``distance``.
     """
     with matplotlib.rc_context(_RC):
         arms = by_arm(frame)
@@ -423,14 +394,9 @@ def scatter(frame: pd.DataFrame, looks: Looks, *, x: str, y: str) -> bytes:
 
 # ---------------------------------------------------------------------------------------------- landscapes
 def landscapes_1d(frame: pd.DataFrame, looks: Looks) -> bytes:
-    """Draw 1-D landscapes on one axis, as they are and raised from a common centre.
+    """Return a PNG of 1-D landscapes on one axis, as they are and raised from a common centre.
 
-    Args:
-        frame: One row an arm and ``offset``: ``loss``, the loss at the ``centre``, and ``selected`` at offset 0.
-        looks: How each arm is drawn.
-
-    Returns:
-        PNG bytes.
+    ``frame``: One row an arm and ``offset``: ``loss``, the loss at the ``centre``, and ``selected`` at offset 0.
     """
     with matplotlib.rc_context(_RC):
         height = 3.8
@@ -451,15 +417,7 @@ def landscapes_1d(frame: pd.DataFrame, looks: Looks) -> bytes:
 
 
 def surfaces(items: Sequence[Landscape], looks: Looks) -> bytes:
-    """Draw 2-D landscapes on one shared colour scale with the centre marked.
-
-    Args:
-        items: The landscapes.
-        looks: How each is drawn, by (stage, method, "").
-
-    Returns:
-        PNG bytes.
-    """
+    """Return a PNG of 2-D landscapes on one shared colour scale with the centre marked."""
     with matplotlib.rc_context(_RC):
         columns = min(4, max(len(items), 3))
         across = min(columns, len(items))
@@ -493,15 +451,10 @@ def surfaces(items: Sequence[Landscape], looks: Looks) -> bytes:
 
 # ---------------------------------------------------------------------------------------------- audits
 def rounds(frame: pd.DataFrame, looks: Looks, measures: Sequence[tuple[str, str, float | None]]) -> bytes:
-    """Draw audit figures by round, one panel a measure, with one legend below.
+    """Return a PNG of audit figures by round, one panel a measure, with one legend below.
 
-    Args:
-        frame: One row an arm and ``epoch``.
-        looks: How each arm is drawn.
-        measures: (title, column, height of a dashed reference line or None) of each measure.
-
-    Returns:
-        PNG bytes.
+    ``frame``: One row an arm and ``epoch``. ``measures``: (title, column, height of a dashed reference line or
+    None) of each measure.
     """
     with matplotlib.rc_context(_RC):
         arms = by_arm(frame)
@@ -527,16 +480,11 @@ def rounds(frame: pd.DataFrame, looks: Looks, measures: Sequence[tuple[str, str,
 
 
 def calibration(frame: pd.DataFrame, looks: Looks, curve: tuple[Sequence[float], Sequence[float]] | None) -> bytes:
-    """Draw the share of true positives among unknown cells against the belief that they are present.
+    """Return a PNG of the share of true positives among unknown cells against the belief that they are present.
 
-    Args:
-        frame: One row an arm, ``quantity`` (``probability`` of the network or ``belief`` of the method) and bin:
-            ``mean_belief`` and ``fraction``, both in [0, 1].
-        looks: How each arm is drawn.
-        curve: (p, k(p)) of the reference curve of a calibrated network, or None.
-
-    Returns:
-        PNG bytes.
+    ``frame``: One row an arm, ``quantity`` (``probability`` of the network or ``belief`` of the method) and bin:
+    ``mean_belief`` and ``fraction``, both in [0, 1]. ``curve``: (p, k(p)) of the reference curve of a calibrated
+    network, or None.
     """
     with matplotlib.rc_context(_RC):
         arms = by_arm(frame)
@@ -563,14 +511,10 @@ def calibration(frame: pd.DataFrame, looks: Looks, curve: tuple[Sequence[float],
 
 
 def supports(frame: pd.DataFrame) -> bytes:
-    """Draw how many positives each class has, how many are observed, and the share of false negatives.
+    """Return a PNG of how many positives each class has, how many are observed, and the share of false negatives.
 
-    Args:
-        frame: One row a ``class``, in the order to draw: ``support_train`` (positives), ``observed_positive`` and
-            ``false_negative_rate`` in [0, 1]; where this is NaN for all, it and the observed ones are left out.
-
-    Returns:
-        PNG bytes.
+    ``frame``: One row a ``class``, in the order to draw: ``support_train`` (positives), ``observed_positive`` and
+    ``false_negative_rate`` in [0, 1]; where this is NaN for all, it and the observed ones are left out.
     """
     with matplotlib.rc_context(_RC):
         count, known = len(frame), bool(frame["false_negative_rate"].notna().any())

@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from pipeline.report import frames
+from pipeline.report import analyses, comparisons, frames
 from pipeline.report.frames import BASELINE, CEILING, ORACLES, Arm, Results
 from pipeline.report.read import Dataset
 from pipeline.report.text import label, marked, say, signed, spread_of
@@ -23,13 +23,13 @@ def findings(result: Results) -> list[str]:
 
 
 def _with_truth(result: Results) -> list[str]:
-    coverage = frames.label_coverage(result)
+    coverage = analyses.label_coverage(result)
     seen = "one label per image" if result.one_label else "the known labels alone"
     sentences = [_best(result.ranked(stage), stage, coverage, seen) for stage in ("linear_init", "finetune")]
-    sentences.append(_falling(frames.falls(result, "finetune")))
+    sentences.append(_falling(comparisons.falls(result, "finetune")))
     head, kind = own_head(result)
     sentences += [head] if kind == "warning" else []
-    sentences += [_separated(frames.separations(result)), *_right(result), *_second_stages(result)]
+    sentences += [_separated(analyses.separations(result)), *_right(result), *_second_stages(result)]
     sentences = [words for words in sentences if words]
     return [*sentences, *filter(None, [caution(result.about)])] if sentences else []
 
@@ -41,7 +41,7 @@ def _without_truth(result: Results) -> list[str]:
     given = result.given
     sentences = [say("scores_are_true", result.name, given), say("no_measure", given, result.name) if given else ""]
     if "test" not in given:
-        coverage = frames.label_coverage(result)
+        coverage = analyses.label_coverage(result)
         for stage in ("linear_init", "finetune"):
             rows = result.ranked(stage)
             sentences.append(_best(rows[rows["method"] != CEILING], stage, coverage, "the same labels"))
@@ -75,12 +75,12 @@ def own_head(result: Results) -> tuple[str, str]:
     Returns:
         A sentence (empty without a comparison) and its kind: ``warning`` where a method loses, else ``note``.
     """
-    known = frames.against_own_head(result).dropna(subset="test")
+    known = comparisons.against_own_head(result).dropna(subset="test")
     return losses(known, result.truth) if len(known) else ("", "note")
 
 
 def losses(known: pd.DataFrame, truth: bool) -> tuple[str, str]:
-    """Return the sentence of ``own_head`` and its kind, from the rows of ``frames.against_own_head``."""
+    """Return the sentence of ``own_head`` and its kind, from the rows of ``comparisons.against_own_head``."""
     lost = known[known["test"] < 0].sort_values("test", kind="stable").to_dict("records")
     names = [f"{label(row['method'], row['variant'], truth)} ({signed(spread_of(row, 'test'))})" for row in lost]
     variants = int((known["variant"] != "").sum())
@@ -88,12 +88,12 @@ def losses(known: pd.DataFrame, truth: bool) -> tuple[str, str]:
 
 
 def second_stage(row: dict[Any, Any]) -> str:
-    """Return how an arm of the second stage does against one rival: a row of ``frames.second_stage``."""
+    """Return how an arm of the second stage does against one rival: a row of ``comparisons.second_stage``."""
     return say("second_stage", row, spread_of(row, "test"))
 
 
 def _second_stages(result: Results) -> list[str]:
-    return [second_stage(row) for row in frames.second_stage(result).to_dict("records") if not row["start"]]
+    return [second_stage(row) for row in comparisons.second_stage(result).to_dict("records") if not row["start"]]
 
 
 # ---------------------------------------------------------------------------------------------- each stage
@@ -110,7 +110,7 @@ def _plain(frame: pd.DataFrame) -> tuple[dict[str, Any], list[Any]]:
 
 
 def coverage_of(coverage: pd.DataFrame, arm: Arm) -> pd.DataFrame:
-    """Return one arm's rows of ``frames.label_coverage``."""
+    """Return one arm's rows of ``analyses.label_coverage``."""
     return coverage[(coverage[frames.ARM] == list(arm)).all(axis=1)]
 
 
@@ -163,7 +163,7 @@ def _separated(rows: pd.DataFrame) -> str:
 
 
 def _right(result: Results) -> list[str]:
-    rows = frames.pseudo_labels(result)
+    rows = analyses.pseudo_labels(result)
     plain, _ = _plain(rows[(rows["stage"] == "finetune") & rows["accuracy"].notna()])
     best = result.ranked("finetune")["method"].tolist()
     known = sorted(plain.values(), key=lambda row: best.index(row["method"]))

@@ -193,7 +193,7 @@ class Collected:
 
 
 def planned(params: Params, dataset: str) -> list[Planned]:
-    """Return the training runs that ``params`` asks for of a dataset: by stage, the grid's own first, seeds ascending."""
+    """Return the training runs that ``params`` asks for: by stage, the grid's own before variants, seeds ascending."""
     runs = []
     for stage in TRAINING_STAGES:
         arms: dict[tuple[str, str], list[Planned]] = {}
@@ -227,7 +227,11 @@ def number(text: str | None) -> float | None:
 
 
 def _frame(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
-    """Return a TSV as a frame of numbers (NaN: empty) and words; of a table without rows, the columns asked for."""
+    """Return a TSV as a frame of numbers (NaN: empty) and words; without rows, the columns asked for.
+
+    Raises:
+        KeyError: It has rows, but not a column that is asked for.
+    """
     rows = files.read_tsv(path)
     if not rows:
         return pd.DataFrame(columns=list(columns))
@@ -315,11 +319,12 @@ def _run(reader: _Reader, plan: Planned) -> Run | None:
 def _landscape(path: Path, dataset: str, method: str, seed: int) -> Landscape:
     with hdf5.read(path) as file:
         names = ("offsets_1d", "loss_1d", "offsets_2d", "loss_2d")
-        arrays = {name: np.asarray(file[name][()], dtype=np.float64) for name in names}  # pyright: ignore
+        arrays = [np.asarray(file[name][()], dtype=np.float64) for name in names]  # pyright: ignore
         about = dict(file.attrs)
-    numbers = {"images": int(about["images"]), "direction_seed": int(about["direction_seed"])}
+    images, directions = int(about["images"]), int(about["direction_seed"])
     centre, stage = float(about["centre_loss"]), str(about["stage"])
-    return Landscape(dataset, method, seed, **arrays, **numbers, centre=centre, stage=stage)
+    line, losses, plane, surface = arrays
+    return Landscape(dataset, method, seed, line, losses, plane, surface, centre, images, stage, directions)
 
 
 def _record(path: Path) -> dict[str, Any]:

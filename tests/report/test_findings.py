@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.config.params import Params
 from pipeline.labels.table import Table
-from pipeline.report import findings, frames, text
+from pipeline.report import analyses, comparisons, findings, frames, text
 from pipeline.report.frames import Results
 from pipeline.report.read import Collected, collect
 
@@ -30,7 +30,7 @@ def changed(result: Results, stage: str, method: str, **values: Any) -> Results:
 def difference(values: list[float]) -> dict[str, Any]:
     """The columns of a paired difference to zeros."""
     mine = pd.Series(values, dtype=float)
-    return frames.flat("test", frames.paired(mine, pd.Series(0.0, range(9))))
+    return frames.flat("test", comparisons.paired(mine, pd.Series(0.0, range(9))))
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_best_method_without_a_label_yet_is_not_credited(result: Results) -> N
 
 def test_coverage_at_the_chosen_epoch_is_put_in_words(result: Results) -> None:
     def of(method: str, seeds: tuple[int, ...] = ()) -> pd.DataFrame:
-        coverage = frames.label_coverage(_without_labels(result, seeds))
+        coverage = analyses.label_coverage(_without_labels(result, seeds))
         return findings.coverage_of(coverage, ("finetune", method, ""))
 
     rows = of("em_apl")

@@ -12,7 +12,7 @@ from scipy.stats import wasserstein_distance
 from pipeline.config.params import Params
 from pipeline.core import hdf5
 from pipeline.labels.table import Table
-from pipeline.report import frames
+from pipeline.report import analyses, comparisons, counts, frames
 from pipeline.report.frames import Results
 from pipeline.report.read import Collected, collect
 from tests.report.project import FIRST, LINEAR, SECOND, TUNED, many
@@ -172,7 +172,7 @@ def test_the_summary_says_how_each_row_was_trained(many_results: Results) -> Non
 
 # ---------------------------------------------------------------------------------------------- comparisons
 def test_fine_tuning_against_its_own_head_is_paired(result: Results) -> None:
-    found = frames.against_own_head(result).set_index("method")
+    found = comparisons.against_own_head(result).set_index("method")
     for method in TUNED:
         differences = [after - before for after, before in zip(TUNED[method], LINEAR[method], strict=True)]
         assert found.loc[method, "test"] == pytest.approx(statistics.mean(differences))
@@ -181,7 +181,7 @@ def test_fine_tuning_against_its_own_head_is_paired(result: Results) -> None:
 
 
 def test_another_methods_head_is_compared_with_that_methods_runs(many_results: Results) -> None:
-    found = rows_of(frames.against_own_head(many_results), "method", "variant")
+    found = rows_of(comparisons.against_own_head(many_results), "method", "variant")
     plan = many(seeds=(0, 1))
     for method, variant, head in (("plc", "from_an", "an"), ("gr", "recipe", "gr"), ("gr", "", "gr")):
         row = found[method, variant]
@@ -196,7 +196,7 @@ def test_another_methods_head_is_compared_with_that_methods_runs(many_results: R
 
 
 def test_both_stages_stand_side_by_side_best_fine_tuned_first(many_results: Results) -> None:
-    rows = frames.side_by_side(many_results)
+    rows = comparisons.side_by_side(many_results)
     plan = many(seeds=(0, 1))
     assert set(rows[rows["variant"] == ""]["method"]) == set(plan.scores["linear_init"])
     scores = rows["finetune_test_map"].tolist()
@@ -210,11 +210,11 @@ def test_both_stages_stand_side_by_side_best_fine_tuned_first(many_results: Resu
     assert row["gain"] == pytest.approx(statistics.mean(tuned) - statistics.mean(heads))
     assert by_name["plc", "from_an"]["linear_init_test_map"] is None and by_name["plc", "from_an"]["gain_n"] == 2
     one = replace(many_results, arms=many_results.arms[many_results.arms["stage"] == "linear_init"])
-    assert frames.side_by_side(one).empty
+    assert comparisons.side_by_side(one).empty
 
 
 def test_second_stage_is_paired_with_each_rival(result: Results) -> None:
-    rows = frames.second_stage(result)
+    rows = comparisons.second_stage(result)
     found = {(row["rival"], row["start"]): row for row in rows.to_dict("records") if row["subject"] == "lac"}
     assert set(found) == {("plc", 0), ("lac-no_queue", 0), ("plc", 1)}
     for key, rival in ((("plc", 0), SECOND["plc"]), (("plc", 1), FIRST["plc"])):
@@ -238,7 +238,7 @@ def test_every_second_stage_arm_meets_every_rival_trained_on(collected: Collecte
     variants = collected.params.variants.model_copy(update={"lac": collected.params.variants.lac | items})
     params = collected.params.model_copy(update={"variants": variants})
     changed = replace(collected, params=params, runs=(*collected.runs, *strict))
-    rows = frames.second_stage(frames.measure(changed)["digits"]).to_dict("records")
+    rows = comparisons.second_stage(frames.measure(changed)["digits"]).to_dict("records")
     found = {(row["subject"], row["rival"]): row for row in rows if not row["start"]}
     assert set(found) == {
         (subject, rival) for subject in ("lac", "lac-no_queue") for rival in ("plc", "plc-strict")
@@ -255,7 +255,7 @@ def test_every_second_stage_arm_meets_every_rival_trained_on(collected: Collecte
 
 # ---------------------------------------------------------------------------------------------- epochs
 def test_falls_are_from_the_best_epoch_to_the_last(result: Results) -> None:
-    found = frames.falls(result, "finetune").set_index("method")
+    found = comparisons.falls(result, "finetune").set_index("method")
     assert found.loc["an", "fall"] == pytest.approx(3.0)
     assert found.loc["em", "fall"] == pytest.approx(0.25)
     assert found.loc["full", "fall"] == pytest.approx(0.0)
@@ -264,7 +264,7 @@ def test_falls_are_from_the_best_epoch_to_the_last(result: Results) -> None:
 
 def test_over_epochs_means_the_seeds_that_reached_an_epoch(result: Results) -> None:
     def of_an(result: Results) -> pd.DataFrame:
-        found = frames.over_epochs(result, "finetune", "val_map")
+        found = comparisons.over_epochs(result, "finetune", "val_map")
         return found[found["method"] == "an"].reset_index()
 
     rows = of_an(result)
@@ -286,7 +286,7 @@ def _unknown(table: Table) -> np.ndarray:
 
 
 def test_pseudo_labels_at_the_chosen_epoch(whole: tuple[Path, Params], result: Results, table: Table) -> None:
-    found = rows_of(frames.pseudo_labels(result), *KEY)
+    found = rows_of(analyses.pseudo_labels(result), *KEY)
     unknown, coverage, accuracy = _unknown(table), [], []
     for seed in range(3):
         with hdf5.read(whole[0] / f"runs/finetune/digits-em_apl-{seed}/labels.h5") as file:
@@ -305,7 +305,7 @@ def test_pseudo_labels_at_the_chosen_epoch(whole: tuple[Path, Params], result: R
     assert row["baseline_all_unknown_negative"] == pytest.approx(base)
     assert row["positive_precision"] is None  # it calls nothing present
     assert "labels no unknown cell" in found["finetune", "an", ""]["reason"]
-    rounds = frames.pseudo_rounds(result)
+    rounds = analyses.pseudo_rounds(result)
     rounds = rounds[(rounds["stage"] == "finetune") & (rounds["method"] == "em_apl")].reset_index()
     assert rounds["epoch"].tolist() == [1, 2, 3, 4, 5, 6]
     assert rounds["selected"].tolist() == [0, 1, 0, 0, 0, 0]
@@ -314,7 +314,7 @@ def test_pseudo_labels_at_the_chosen_epoch(whole: tuple[Path, Params], result: R
 
 
 def test_classes_sum_the_seeds(result: Results, table: Table) -> None:
-    rows = rows_of(frames.pseudo_classes(result), *KEY, "class")
+    rows = rows_of(analyses.pseudo_classes(result), *KEY, "class")
     unknown = _unknown(table)
     for column, name in enumerate(table.classes):
         row = rows["finetune", "em_apl", "", name]
@@ -325,14 +325,14 @@ def test_classes_sum_the_seeds(result: Results, table: Table) -> None:
 
 
 def test_calibration_pools_seeds_and_merges_bins(result: Results, table: Table) -> None:
-    found = frames.calibration(result)
+    found = analyses.calibration(result)
     found = found[(found["stage"] == "finetune") & (found["method"] == "an")]
     belief, bins = found[found["quantity"] == "belief"], found[found["quantity"] == "probability"]
     assert belief["cells"].sum() == 3 * _unknown(table).sum()
     assert len(belief) == 1  # it believes every unknown label absent
     hidden = (table.truth[:40][_unknown(table)] == 1).mean()
     assert belief["fraction"].iloc[0] == pytest.approx(hidden)
-    merged = frames.coarse(bins)
+    merged = analyses.coarse(bins)
     assert 1 < len(merged) <= 10 < len(bins)
     assert merged["cells"].sum() == bins["cells"].sum()
     tenth = bins[bins["upper"] <= 0.1 + 1e-9]
@@ -346,7 +346,7 @@ def test_labels_that_more_methods_name_come_first() -> None:
         ("linear_init", "em", "", "a", "dog", 0.6), ("linear_init", "em", "x", "c", "dog", 0.9),
     ]  # fmt: skip
     every = pd.DataFrame(rows, columns=[*KEY, "path", "class", "probability"])
-    found = frames.agreed(every)[["path", "class", "arms", "probability"]]
+    found = analyses.agreed(every)[["path", "class", "arms", "probability"]]
     assert list(found.itertuples(index=False, name=None)) == [
         ("a", "dog", 2, 0.5),
         ("b", "cat", 2, pytest.approx(0.3)),
@@ -364,15 +364,15 @@ def test_distances_are_means_over_seeds(whole: tuple[Path, Params], result: Resu
             p = 1 / (1 + np.exp(-file["train"][:, column].astype(float)))  # pyright: ignore
         cells, positive = unknown[:, column], table.truth[:40, column] == 1
         values.append(wasserstein_distance(p[cells & positive], p[cells & ~positive]))
-    found = rows_of(frames.distances(result, "train"), *KEY, "class")
+    found = rows_of(analyses.distances(result, "train"), *KEY, "class")
     assert found["finetune", "em", "", "zebra"]["distance"] == pytest.approx(np.mean(values))
     # none of its positives is hidden
     assert ("finetune", "em", "", "<script>alert('x')</script>") not in found
 
 
 def test_separations_count_the_classes_above_the_baseline(result: Results) -> None:
-    rows = rows_of(frames.separations(result), *KEY)
-    every = rows_of(frames.distances(result, "train"), *KEY, "class")
+    rows = rows_of(analyses.separations(result), *KEY)
+    every = rows_of(analyses.distances(result, "train"), *KEY, "class")
     mine, base = ({key[3]: row["distance"] for key, row in every.items() if key[:2] == ("finetune", name)}
                   for name in ("full", "an"))  # fmt: skip
     row = rows["finetune", "full", ""]
@@ -380,7 +380,7 @@ def test_separations_count_the_classes_above_the_baseline(result: Results) -> No
     assert row["above"] == sum(mine[name] > base[name] for name in base)
     assert rows["finetune", "an", ""]["above"] is None
     assert rows["lac", "lac", ""]["above"] is None  # the baseline does not run there
-    epochs = frames.distance_epochs(result, "val")
+    epochs = analyses.distance_epochs(result, "val")
     epochs = epochs[(epochs["stage"] == "finetune") & (epochs["method"] == "full")].reset_index()
     assert epochs["epoch"][epochs["selected"]].tolist() == [2]
     assert epochs["pooled"][1] == pytest.approx(row["val"])
@@ -388,11 +388,11 @@ def test_separations_count_the_classes_above_the_baseline(result: Results) -> No
 
 # ---------------------------------------------------------------------------------------------- the data
 def test_splits_and_classes_count_scored_cells_only(result: Results, table: Table) -> None:
-    rows = frames.splits(result.about).set_index("split")
+    rows = counts.splits(result.about).set_index("split")
     assert rows["images"].tolist() == [40, 12, 20]
     assert (rows.loc["train", "cells_unscored"], rows.loc["test", "classes_present"]) == (1, 5)
     assert rows.loc["train", "labels_per_image"] == pytest.approx(table.truth[:40].sum() / 40)
-    by_class = frames.classes(result.about).set_index("class")
+    by_class = counts.classes(result.about).set_index("class")
     assert by_class.loc["rare", "support_train"] == 1 and by_class.loc["rare", "support_official_train"] == 2
     assert by_class.loc["absent in test", "support_official_test"] == 0
     assert not by_class.loc["absent in test", "supported"]

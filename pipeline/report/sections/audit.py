@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from pipeline.config.params import TRAINING_STAGES
-from pipeline.report import figures, frames
+from pipeline.report import analyses, figures, frames
 from pipeline.report.context import Chosen, Page, Part
 from pipeline.report.findings import MISSED
 from pipeline.report.frames import ARM, Results
@@ -18,7 +18,7 @@ def part(page: Page, result: Results) -> Part:
         return Part(result.name)
     if not result.truth:
         return Part(result.name, _without_truth(page, result), page.unmeasured(result, MISSED))
-    rows = frames.pseudo_labels(result)
+    rows = analyses.pseudo_labels(result)
     page.table(f"{result.name}-pseudo_labels", rows)
     rows = rows[rows["reason"] == ""]
     base = rows.assign(baseline_all_unknown_negative_std=float("nan"))
@@ -43,12 +43,12 @@ def _percents(frame: pd.DataFrame, name: str) -> list[str]:
 
 
 def _without_truth(page: Page, result: Results) -> dict[str, Any]:
-    rows = frames.without_truth(result)
+    rows = analyses.without_truth(result)
     page.table(f"{result.name}-pseudo_labels", rows)
     columns = {"Called present": "present", "Called absent": "absent", "Mean belief": "belief",
                "Believed present": "believed", "Mean probability": "probability"}  # fmt: skip
     table = {**page.names(result, rows), **{title: _percents(rows, name) for title, name in columns.items()}}
-    every = frames.pseudo_classes(result)
+    every = analyses.pseudo_classes(result)
     by_class = {}
     if len(every):
         names = ["class", "unknown", "positives", "negatives", "coverage"]
@@ -75,7 +75,7 @@ def _class_tables(
 
 
 def _rounds(page: Page, result: Results) -> dict[str, Any]:
-    every = frames.pseudo_rounds(result)
+    every = analyses.pseudo_rounds(result)
     records = [item.record for item in page.collected.audits if item.dataset == result.name]
     measures = (
         ("Accuracy (dashed: base rate)", "accuracy", records[0]["baseline_all_unknown_negative"]),
@@ -93,7 +93,7 @@ def _rounds(page: Page, result: Results) -> dict[str, Any]:
 
 
 def _classes(page: Page, result: Results) -> dict[str, Any] | None:
-    every = frames.pseudo_classes(result)
+    every = analyses.pseudo_classes(result)
     if every.empty:
         return None
     page.table(f"{result.name}-pseudo_labels_by_class", every)
@@ -110,7 +110,7 @@ def _classes(page: Page, result: Results) -> dict[str, Any] | None:
 
 
 def _calibration(page: Page, result: Results) -> dict[str, Any]:
-    every = frames.calibration(result)
+    every = analyses.calibration(result)
     found = {}
     for stage in TRAINING_STAGES:
         bins = every[every["stage"] == stage]
@@ -120,6 +120,6 @@ def _calibration(page: Page, result: Results) -> dict[str, Any]:
                 bins.dropna(subset="reference").drop_duplicates("mean_belief", keep="last").sort_values("mean_belief")
             )
             curve = (known["mean_belief"].tolist(), known["reference"].tolist()) if len(known) > 2 else None
-            image = figures.calibration(frames.coarse(chosen.rows(bins)), chosen.looks, curve)
+            image = figures.calibration(analyses.coarse(chosen.rows(bins)), chosen.looks, curve)
             found[stage] = (page.figure(f"{result.name}-{stage}-calibration", image, bins), chosen)
     return found

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from pipeline.config.params import TRAINING_STAGES
-from pipeline.report import figures, findings, frames
+from pipeline.report import comparisons, figures, findings, frames
 from pipeline.report.context import Page, Part
 from pipeline.report.frames import ARM, BASELINE, GIVEN, Results
 from pipeline.report.text import label
@@ -32,14 +32,17 @@ def _stage(page: Page, result: Results, stage: str) -> dict[str, Any]:
     name, looks, every = f"{result.name}-{stage}", chosen.looks, list(chosen.looks)
     seeds = result.runs.groupby(ARM, sort=False).size().rename("seeds").reset_index()
     maps, losses = (
-        frames.over_epochs(result, stage, column).merge(seeds, on=ARM).assign(several=lambda rows: rows["seeds"] > 1)
+        comparisons.over_epochs(result, stage, column)
+        .merge(seeds, on=ARM)
+        .assign(several=lambda rows: rows["seeds"] > 1)
         for column in ("val_map", "loss")
     )
-    falls = {tuple(row[:3]): row[3] for row in frames.falls(result, stage)[[*ARM, "fall"]].itertuples(index=False)}
+    falls = {tuple(row[:3]): row[3] for row in comparisons.falls(result, stage)[[*ARM, "fall"]].itertuples(index=False)}
     mark = "\n" + GIVEN.replace("; ", ";\n") if "val" in result.given else ""  # in lines that fit the axis
     columns, axis = wide(maps, "val_map"), "val mAP (%)"
     curves = figures.curves(maps, "val_map", looks, x="epoch", y=axis + mark, least=figures.POINTS)
     losing = chosen.rows(losses).drop(columns="selected")
+    loss = figures.multiples(losing, "loss", looks, y="mean train loss")
     epochs = result.epochs[result.epochs["stage"] == stage]
     averaged = "val_score_average" in epochs and bool(epochs["val_score_average"].notna().any())
     return {
@@ -47,7 +50,7 @@ def _stage(page: Page, result: Results, stage: str) -> dict[str, Any]:
         "curves": page.figure(f"{name}-val_map", curves, columns),
         "each": _each(page, result, stage, maps, chosen, falls) if len(chosen.shown) < len(every) else None,
         "base": (stage, BASELINE, "") in every,
-        "loss": page.figure(f"{name}-loss", figures.multiples(losing, "loss", looks, y="mean train loss"), wide(losses, "loss")),
+        "loss": page.figure(f"{name}-loss", loss, wide(losses, "loss")),
         "bands": len(every) <= figures.NAMED and bool(maps["val_map_std"].notna().any()),
         "averaged": averaged,
         "falls": [f"{label(*arm[1:], result.truth)} {falls[arm]:.1f}" for arm in chosen.shown if arm in falls],

@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from pipeline.report import figures, frames
+from pipeline.report import counts, figures
 from pipeline.report.context import Page, Part
 from pipeline.report.frames import Results
 from pipeline.report.text import leaves, percent, whole
@@ -20,7 +20,7 @@ def facts(values: list[tuple[str, Any]]) -> pd.DataFrame:
 def part(page: Page, result: Results) -> Part:
     """Return the splits, how labels were hidden, the classes, and what the source read."""
     about, content = result.about, {}
-    splits, classes = frames.splits(about), frames.classes(about)
+    splits, classes = counts.splits(about), counts.classes(about)
     if len(splits):
         page.table(f"{result.name}-splits", splits)
         content["splits"] = _splits(result, splits)

@@ -1,6 +1,6 @@
 """What was run and what came out."""
 
-from pipeline.report import frames
+from pipeline.report import counts
 from pipeline.report.context import Page, Part
 from pipeline.report.findings import findings
 from pipeline.report.frames import Results
@@ -19,9 +19,9 @@ def _cards(result: Results) -> dict[str, str]:
     table, simulate = result.about.table, result.about.simulate
     if table is None:
         return {}
-    counts = frames.splits(result.about).set_index("split")
-    train = counts.loc["train"]
-    images = {split: f"{count:,}" for split, count in counts["images"].items()}
+    splits = counts.splits(result.about).set_index("split")
+    train = splits.loc["train"]
+    images = {split: f"{count:,}" for split, count in splits["images"].items()}
     labels = f"labels per training image, {'one' if result.one_label else 'some'} of them shown"
     cards = {
         "images: {train} train, {val} val, {test} test".format(**images): f"{len(table.paths):,}",

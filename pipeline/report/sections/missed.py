@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from pipeline.report import frames
+from pipeline.report import analyses, frames
 from pipeline.report.context import Page, Part
 from pipeline.report.frames import ARM, Results
 from pipeline.report.read import Dataset
@@ -23,10 +23,10 @@ _SIDE = 72  # pixels of a thumbnail
 
 def part(page: Page, result: Results) -> Part:
     """Return the most likely missed labels of data whose labels are not exhaustive, of all methods and of each."""
-    every = frames.missed(result)
+    every = analyses.missed(result)
     if result.truth or every.empty:
         return Part(result.name)
-    agreed = frames.agreed(every)
+    agreed = analyses.agreed(every)
     page.table(f"{result.name}-missed", every[[*ARM, "key", *_CELL, "seed"]])
     page.table(f"{result.name}-missed_agreed", agreed)
     first, arms = agreed[:_SHOWN], frames.arms_of(every)

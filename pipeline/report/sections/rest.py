@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from pipeline.report import frames
+from pipeline.report import analyses
 from pipeline.report.context import Page
 from pipeline.report.frames import Results
 from pipeline.report.sections.data import facts
@@ -27,7 +27,7 @@ def content(page: Page) -> dict[str, Any]:
 
 
 def _skipped(page: Page, result: Results) -> list[str]:
-    audits, reasons = frames.pseudo_labels(result), {}
+    audits, reasons = analyses.pseudo_labels(result), {}
     for row in audits[audits["reason"] != ""].to_dict("records"):
         name = f"{label(row['method'], row['variant'], result.truth)} ({page.short[row['stage']]})"
         reasons.setdefault(row["reason"], []).append(name)

@@ -1,12 +1,12 @@
 """Mean average precision at each stage."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pandas as pd
 
 from pipeline.config.params import TRAINING_STAGES
-from pipeline.report import figures, findings, frames
+from pipeline.report import analyses, comparisons, figures, findings, frames
 from pipeline.report.context import Page, Part
 from pipeline.report.frames import BASELINE, ORACLES, Results
 from pipeline.report.text import LISTED, column, label, leaves, listed, marked
@@ -59,101 +59,103 @@ def _marks(methods: Sequence[str], heads: Sequence[str], given: Sequence[str]) -
     return marks
 
 
-def _conditions(rows: pd.DataFrame) -> list[str]:
-    """Return which of ``head`` and ``protocol`` differ between rows, so that a table needs a column of them."""
-    return [key for key in ("head", "protocol") if rows[key].nunique() > 1]
+def _conditions(rows: pd.DataFrame) -> dict[str, Any]:
+    """Return under which protocols rows were trained, whether heads differ, and whether a rate is an edge."""
+    return {
+        "protocols": rows["protocol"].unique().tolist(),
+        "heads": rows["head"].nunique() > 1,
+        "edge": bool(rows["edge"].any()),
+    }
 
 
-def _rates(rates: Sequence[float], edge: bool) -> str:
+def _rates(rates: Iterable[float], edge: bool) -> str:
     """Return learning rates, with a star where one is an edge of the search."""
     return listed(float(rate) for rate in rates) + " *" * bool(edge)
 
 
 def _side_by_side(page: Page, result: Results) -> dict[str, Any] | None:
     """Return the table of all methods with both stages, and whether fine-tuning loses to the head."""
-    rows = frames.side_by_side(result)
+    rows = comparisons.side_by_side(result)
     if rows.empty:
         return None
     every = result.arms[result.arms["stage"].isin(SIDES)]
-    conditions = _conditions(every)
-    present = {stage: rows[f"{stage}_seeds"].notna() for stage in SIDES}
-    last = [next(result_row(row, stage) for stage in reversed(SIDES) if here[stage])
-            for row, here in zip(rows.to_dict("records"), pd.DataFrame(present).to_dict("records"), strict=True)]  # fmt: skip
+    conditions = [key for key in ("head", "protocol") if every[key].nunique() > 1]
+    last = [_last(row) for row in rows.to_dict("records")]
     density = [bool(row["density"]) for row in last]
-    kept = [f"{stage}_{key}" for stage in SIDES
-            for key in ("test_map", "test_map_std", "test_map_n", "learning_rate", "head", "protocol")]  # fmt: skip
+    keys = ("test_map", "test_map_std", "test_map_n", "learning_rate", "head", "protocol")
     file = rows[["method", "variant"]].assign(knows_label_density=[int(known) for known in density])
-    page.table(
-        f"{result.name}-side_by_side", pd.concat([file, rows[kept], rows.filter(regex="^gain(_std|_n)?$")], axis=1)
-    )
-
-    def side(values: Sequence[str], stage: str) -> list[str]:
-        return [value if here else "–" for value, here in zip(values, present[stage], strict=True)]
-
-    def rates(stage: str) -> list[str]:
-        pairs = zip(rows[f"{stage}_learning_rate"], rows[f"{stage}_edge"], present[stage], strict=True)
-        return [_rates(values, edge) if here else "–" for values, edge, here in pairs]
-
-    names = [label(row["method"], row["variant"], result.truth) for row in last]
-    notes = [_note(page, result, row) for row in last]
+    kept = rows[[f"{stage}_{key}" for stage in SIDES for key in keys]]
+    page.table(f"{result.name}-side_by_side", pd.concat([file, kept, rows.filter(regex="^gain(_std|_n)?$")], axis=1))
+    both = {key: zip(*(rows[f"{stage}_{key}"] for stage in SIDES), strict=True) for key in conditions}
+    rates = {
+        stage: [
+            _rates(values, edge) if isinstance(values, list) else "–"
+            for values, edge in zip(rows[f"{stage}_learning_rate"], rows[f"{stage}_edge"], strict=True)
+        ]
+        for stage in SIDES
+    }
     table = {
-        "Method": [{"text": name, "note": note} for name, note in zip(names, notes, strict=True)],
-        "Linear head": side(column(rows, "linear_init_test_map"), "linear_init"),
-        "Fine-tuned": side(column(rows, "finetune_test_map"), "finetune"),
+        "Method": _methods(page, result, last),
+        "Linear head": column(rows, "linear_init_test_map"), "Fine-tuned": column(rows, "finetune_test_map"),
         "Gain": column(rows, "gain", sign=True),
-        **{key.capitalize(): [
-            " / ".join(dict.fromkeys(value for value in values if isinstance(value, str)))
-            for values in zip(*(rows[f"{stage}_{key}"] for stage in SIDES), strict=True)
-        ] for key in conditions},
-        "Learning rates, linear head": rates("linear_init"), "Learning rates, fine-tuned": rates("finetune"),
+        **{key.capitalize(): [" / ".join(dict.fromkeys(v for v in values if isinstance(v, str))) for values in pairs]
+           for key, pairs in both.items()},
+        "Learning rates, linear head": rates["linear_init"], "Learning rates, fine-tuned": rates["finetune"],
         "Knows the label density": ["yes" if known else "no" for known in density],
     }  # fmt: skip
     words, kind = findings.own_head(result)
-    return {
-        "table": pd.DataFrame(table), "marks": _marks(rows["method"].tolist(), [""] * len(rows), result.given),
-        "protocols": every["protocol"].unique().tolist(), "heads": "head" in conditions, "edge": bool(every["edge"].any()),
-        "verdict": words, "kind": kind,
-    }  # fmt: skip
+    marks = _marks(rows["method"].tolist(), [""] * len(rows), result.given)
+    return {"table": pd.DataFrame(table), "marks": marks, "verdict": words, "kind": kind, **_conditions(every)}
 
 
-def result_row(row: dict[Any, Any], stage: str) -> dict[str, Any]:
-    """Return the columns of one stage of a row of ``frames.side_by_side``, without their prefix."""
+def _last(row: dict[Any, Any]) -> dict[str, Any]:
+    """Return the columns of the last stage that a row of ``side_by_side`` has, without their prefix."""
+    stage = SIDES[isinstance(row["finetune_seeds"], list)]
     mine = {key.removeprefix(f"{stage}_"): value for key, value in row.items() if key.startswith(f"{stage}_")}
     return {**mine, "stage": stage, "method": row["method"], "variant": row["variant"]}
 
 
-def _stage(page: Page, result: Results, stage: str, rows: pd.DataFrame) -> dict[str, Any]:
-    conditions, first = _conditions(rows), rows.iloc[0]
-    rows = _by_head(rows)
+def _stage(page: Page, result: Results, stage: str, ranked: pd.DataFrame) -> dict[str, Any]:
+    """Return the table of one stage and what its note says."""
+    rows = _by_head(ranked)
     first, every = rows.iloc[0], rows.to_dict("records")
     seeds = [len(row["seeds"]) for row in every]
     uneven = len(set(zip(seeds, rows["planned"], strict=True))) > 1 or seeds[0] < first["planned"]
-    coverage = frames.label_coverage(result)
+    coverage = analyses.label_coverage(result)
     labelled = [findings.labelled(findings.coverage_of(coverage, arm)) for arm in frames.arms_of(rows)]
-    names = [label(row["method"], row["variant"], result.truth) for row in every]
+    methods = _methods(page, result, every)
     table = {
-        "Method": [{"text": name, "note": _note(page, result, row)} for name, row in zip(names, every, strict=True)],
+        "Method": methods,
         f"Test mAP, {first['classes_present']} present": column(rows, "test_map"),
-        **{key.capitalize(): rows[key] for key in conditions},
+        **{key.capitalize(): rows[key] for key in ("head", "protocol") if rows[key].nunique() > 1},
         f"Absent = 0, {first['classes']} classes": column(rows, "test_map_absent_zero"),
         f"Supported, {first['classes_supported']} classes": column(rows, "test_map_supported"),
         **({"Gap closed": [_closed(share) for share in rows["gap_share"]]} if result.truth else {}),
         "Val mAP": column(rows, "val_map"),
-        "Learning rate": [_rates(dict.fromkeys(row["learning_rate"]), row["edge"]) for row in every],  # pyright: ignore
+        "Learning rate": [_rates(dict.fromkeys(row["learning_rate"]), row["edge"]) for row in every],
         "Epoch": [f"{listed(row['epoch'])} of {listed(dict.fromkeys(row['epochs']))}" for row in every],
         **({"Seeds": [_of(count, row["planned"]) for count, row in zip(seeds, every, strict=True)]} if uneven else {}),
         "Knows the label density": ["yes" if known else "no" for known in rows["density"]],
         **({"Cells labelled": labelled} if any(words != "–" for words in labelled) else {}),
-    }  # fmt: skip
-    reasons = rows.loc[rows["gap_share"].isna(), "gap_share_reason"].unique().tolist() if result.truth else []
+    }
+    names = [method["text"] for method in methods]
+    averaged = zip(names, rows["averaged"], seeds, strict=True)
     runs = result.runs[result.runs["stage"] == stage]
     return {
-        "table": pd.DataFrame(table), "marks": _marks(rows["method"].tolist(), rows["head"].tolist(), result.given),
-        "protocols": rows["protocol"].unique().tolist(), "heads": "head" in conditions, "edge": bool(rows["edge"].any()),
-        "seeds": "" if uneven else seeds[0], "reasons": reasons, "rules": runs["select"].unique().tolist(),
-        "averaged": [(name, row["averaged"], count)
-                     for name, row, count in zip(names, every, seeds, strict=True) if row["averaged"]],
-    }  # fmt: skip
+        "table": pd.DataFrame(table),
+        "marks": _marks(rows["method"].tolist(), rows["head"].tolist(), result.given),
+        "seeds": 0 if uneven else seeds[0],
+        "reasons": rows.loc[rows["gap_share"].isna() & result.truth, "gap_share_reason"].unique().tolist(),
+        "rules": runs["select"].unique().tolist(),
+        "averaged": [(name, count, of) for name, count, of in averaged if count],
+        **_conditions(rows),
+    }
+
+
+def _methods(page: Page, result: Results, rows: list[Any]) -> list[dict[str, str]]:
+    """Return the cells that name the arms of a table."""
+    names = [label(row["method"], row["variant"], result.truth) for row in rows]
+    return [{"text": name, "note": _note(page, result, row)} for name, row in zip(names, rows, strict=True)]
 
 
 def _closed(share: float) -> dict[str, str]:

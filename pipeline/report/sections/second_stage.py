@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from pipeline.report import findings, frames
+from pipeline.report import comparisons, findings
 from pipeline.report.context import Page, Part
 from pipeline.report.frames import SECOND_STAGE, Results
 from pipeline.report.text import column, label, listed, marked, say
@@ -13,7 +13,7 @@ _FILE = ("subject", "rival", "start", *(f"{name}{end}" for name in ("test", "sup
 
 def part(page: Page, result: Results) -> Part:
     """Return what each paired difference supports, and their table."""
-    rows = frames.second_stage(result)
+    rows = comparisons.second_stage(result)
     if rows.empty:
         return Part(result.name)
     every = rows.to_dict("records")

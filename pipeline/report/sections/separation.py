@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from pipeline.config.params import TRAINING_STAGES
-from pipeline.report import figures, frames
+from pipeline.report import analyses, figures
 from pipeline.report.context import Page, Part
 from pipeline.report.frames import ARM, BASELINE, Results
 from pipeline.report.text import column, label
@@ -16,9 +16,9 @@ def part(page: Page, result: Results) -> Part:
     if not result.truth:
         what = "how far missed labels are set apart from labels that are rightly absent"
         return Part(result.name, unmeasured=page.unmeasured(result, what))
-    points = frames.distances(result, "train").dropna(subset="baseline")
+    points = analyses.distances(result, "train").dropna(subset="baseline")
     points = points[(points["method"] != BASELINE) | (points["variant"] != "")]
-    epochs = frames.distance_epochs(result, "val")
+    epochs = analyses.distance_epochs(result, "val")
     stages = {}
     for stage in TRAINING_STAGES:
         figures_of = {
@@ -27,13 +27,15 @@ def part(page: Page, result: Results) -> Part:
         }
         if any(figures_of.values()):
             stages[stage] = figures_of
-    found = frames.separations(result)
+    found = analyses.separations(result)
     if found.empty:
         return Part(result.name, {"stages": stages, "table": None} if stages else None)
     page.table(f"{result.name}-wasserstein", found)
     table = {
         **page.names(result, found), "Pooled, train": column(found, "train", 3), "Pooled, val": column(found, "val", 3),
-        "Classes above AN": ["–" if pd.isna(above) else f"{above} of {of}" for above, of in found[["above", "of"]].to_numpy()],
+        "Classes above AN": [
+            "–" if pd.isna(above) else f"{above} of {of}" for above, of in found[["above", "of"]].to_numpy()
+        ],
     }  # fmt: skip
     return Part(result.name, {"stages": stages, "table": pd.DataFrame(table)})
 
