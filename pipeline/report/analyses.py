@@ -140,17 +140,27 @@ def calibration(result: Results) -> pd.DataFrame:
     """
     frame = result.audits["calibration"]
     frame = frame[frame["cells"] > 0].sort_values(["quantity", "bin"], kind="stable")
-    frame = in_order(frame, result.audits["calibration"]) if len(frame) else frame
-    rows = []
-    for key, same in frame.groupby([*ARM, "quantity", "bin"], sort=False):
-        cells, true = int(same["cells"].sum()), int(same["true_positives"].sum())
-        rows.append({
-            **dict(zip([*ARM, "quantity"], key[:4], strict=True)),  # pyright: ignore
-            "lower": same["lower"].iloc[0], "upper": same["upper"].iloc[0], "cells": cells, "true_positives": true,
-            "fraction": true / cells, "mean_belief": sum((same["cells"] * same["mean_belief"]).tolist()) / cells,
-            "reference": spread(same["reference"])["mean"],
-        })  # fmt: skip
-    return pd.DataFrame(rows, columns=None if rows else [*ARM, "quantity"])
+    frame = frame.assign(weighed=frame["cells"] * frame["mean_belief"])
+    frame = in_order(frame, result.audits["calibration"])
+    groups = frame.groupby([*ARM, "quantity", "bin"], sort=False)
+    found = groups.agg(
+        lower=("lower", "first"),
+        upper=("upper", "first"),
+        cells=("cells", "sum"),
+        true_positives=("true_positives", "sum"),
+        weighed=("weighed", _total),
+        reference=("reference", lambda values: spread(values)["mean"]),
+    ).reset_index()
+    found = found.astype({"cells": int, "true_positives": int})
+    found["fraction"] = found["true_positives"] / found["cells"]
+    found["mean_belief"] = found["weighed"] / found["cells"]
+    columns = ["lower", "upper", "cells", "true_positives", "fraction", "mean_belief", "reference"]
+    return found[[*ARM, "quantity", *columns]]
+
+
+def _total(values: pd.Series) -> float:
+    """Return a sum in the order of the values: pandas compensates rounding, which changes last digits."""
+    return sum(values.tolist())
 
 
 def coarse(bins: pd.DataFrame, count: int = 10) -> pd.DataFrame:
@@ -161,13 +171,12 @@ def coarse(bins: pd.DataFrame, count: int = 10) -> pd.DataFrame:
     middle = (bins["lower"] + bins["upper"]) / 2
     tenth = (middle * count).astype(int).clip(upper=count - 1)
     weighed = bins.assign(tenth=tenth, weighed=bins["cells"] * bins["mean_belief"])
-    rows = []
-    for key, same in weighed.groupby([*ARM, "quantity", "tenth"], sort=False):
-        cells = int(same["cells"].sum())
-        belief, true = (sum(same[name].tolist()) / cells for name in ("weighed", "true_positives"))
-        named = dict(zip([*ARM, "quantity"], key[:4], strict=True))  # pyright: ignore
-        rows.append({**named, "cells": cells, "mean_belief": belief, "fraction": true})
-    return pd.DataFrame(rows)
+    groups = weighed.groupby([*ARM, "quantity", "tenth"], sort=False)
+    found = groups.agg(
+        cells=("cells", "sum"), weighed=("weighed", _total), true_positives=("true_positives", "sum")
+    ).reset_index()
+    belief, fraction = found["weighed"] / found["cells"], found["true_positives"] / found["cells"]
+    return found.assign(mean_belief=belief, fraction=fraction)
 
 
 # ---------------------------------------------------------------------------------------------- separation

@@ -38,10 +38,11 @@ def paired(first: pd.Series, second: pd.Series) -> Spread:
     return {**spread(difference), "ahead": int((difference > 0).sum())}
 
 
-def _compare(runs: pd.DataFrame, first: Arm, second: Arm, columns: dict[str, str]) -> dict[str, Any]:
+def _compare(result: Results, first: Arm, second: Arm, columns: dict[str, str]) -> dict[str, Any]:
     """Return the paired differences of two arms, in columns of the given names."""
     differences = {
-        name: paired(by_seed(runs, first, column), by_seed(runs, second, column)) for name, column in columns.items()
+        name: paired(by_seed(result.runs_of[first], column), by_seed(result.runs_of[second], column))
+        for name, column in columns.items()
     }
     return {key: value for name, difference in differences.items() for key, value in flat(name, difference).items()}
 
@@ -58,7 +59,7 @@ def against_own_head(result: Results) -> pd.DataFrame:
         head = ("linear_init", row["start"] or row["method"], "")
         if head in arms:
             mine = ("finetune", row["method"], row["variant"])
-            difference = _compare(result.runs, mine, head, {"test": "test_map", "val": "val_map"})
+            difference = _compare(result, mine, head, {"test": "test_map", "val": "val_map"})
             rows.append({"method": row["method"], "variant": row["variant"], "start": row["start"], **difference})
     return pd.DataFrame(rows, columns=None if rows else ["method", "variant", "start", "test"])
 
@@ -108,12 +109,12 @@ def second_stage(result: Results) -> pd.DataFrame:
     for subject in own:
         more = [] if subject[2] else [*(arm for arm in own if arm != subject), *starts]
         for rival in [*others, *more]:
-            sides = [result.runs[(result.runs[ARM] == list(arm)).all(axis=1)] for arm in (subject, rival)]
+            sides = [result.runs_of[subject], result.runs_of[rival]]
             columns = {"test": "test_map", "supported": "test_map_supported", "val": "val_map"}
             rows.append({
                 "subject": "-".join(filter(None, subject[1:])), "subject_variant": subject[2],
                 "rival": "-".join(filter(None, rival[1:])), "method": rival[1], "variant": rival[2],
-                "start": int(rival in starts), **_compare(result.runs, subject, rival, columns),
+                "start": int(rival in starts), **_compare(result, subject, rival, columns),
                 "epochs": [sorted(set(side["epochs"])) for side in sides],
                 "thresholds": [sorted(set(side["threshold"].dropna())) for side in sides],
             })  # fmt: skip

@@ -143,11 +143,9 @@ class Page:
     # ------------------------------------------------------------------------------------------ how arms look
     def name(self, result: Results, arm: Arm) -> str:
         """Return an arm's name, with its head where the arms of its stage have several."""
-        stage, method, variant = arm
-        mine = result.arms[result.arms["stage"] == stage]
-        head = mine[(mine["method"] == method) & (mine["variant"] == variant)]["head"].tolist()
-        shown = label(method, variant, result.truth)
-        return f"{shown}, {head[0]}" if head and mine["head"].nunique() > 1 else shown
+        shown = label(*arm[1:], truth=result.truth)
+        several = len({head for (stage, *_), head in result.heads.items() if stage == arm[0]}) > 1
+        return f"{shown}, {result.heads[arm]}" if several and arm in result.heads else shown
 
     def names(self, result: Results, frame: pd.DataFrame) -> dict[str, list[str]]:
         """Return the first two columns of a table with one row an arm: its name and its stage."""
@@ -171,8 +169,7 @@ class Page:
         every = arms_of(arms) if isinstance(arms, pd.DataFrame) else list(arms)
         kept = every
         if len(every) > figures.NAMED:
-            rows = zip(arms_of(result.arms), result.arms["test_map"].fillna(-1.0), strict=True)
-            score = dict(rows)
+            score = dict(zip(arms_of(result.arms), result.arms["test_map"].fillna(-1.0), strict=True))
             references = [arm for arm in every if arm[1] in (BASELINE, *ORACLES) and not arm[2]]
             others = [arm for arm in every if arm not in references]
             others.sort(key=lambda arm: score.get(arm, -1.0), reverse=True)

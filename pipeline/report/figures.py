@@ -5,7 +5,7 @@ column to draw, ``looks`` says how each arm is drawn, ``x`` and ``y`` are words 
 
 One colour, line and marker belong to a method in every figure (``styles``). The colours are those of Okabe and Ito
 (https://jfly.uni-koeln.de/color/), which colour-blind readers tell apart; lines and markers differ too. Of many lines,
-some are named and the rest are ``faint``. The bytes depend on the numbers alone: they hold no date and no software name.
+some are named and the rest are ``faint``. The bytes depend on the numbers alone: no date, no software name.
 """
 
 import io

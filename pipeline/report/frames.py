@@ -7,6 +7,7 @@ mAP is in percent, fractions and distances in [0, 1]. Definitions of the latter:
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,16 @@ class Results:
     def name(self) -> str:
         """Name of the dataset."""
         return self.about.name
+
+    @cached_property
+    def runs_of(self) -> dict[Arm, pd.DataFrame]:
+        """The rows of ``runs`` of each arm."""
+        return dict(by_arm(self.runs))
+
+    @cached_property
+    def heads(self) -> dict[Arm, str]:
+        """The kind of head of each arm."""
+        return dict(zip(arms_of(self.arms), self.arms["head"], strict=True))
 
     @property
     def given(self) -> list[str]:
@@ -251,14 +262,19 @@ def _arms(runs: pd.DataFrame, plan: list[Planned], supported: tuple[str, ...] | 
         })  # fmt: skip
     columns = [*(rows[0] if rows else ["given", "test_map", "edge", *ARM])]
     frame = pd.DataFrame(rows, columns=columns)
-    shares = [_gap_shares(row, frame, runs, supported, truth) for row in frame.to_dict("records")]
+    groups = dict(by_arm(runs))
+    shares = [_gap_shares(row, frame, groups, supported, truth) for row in frame.to_dict("records")]
     for name in shares[0] if shares else ():
         frame[name] = pd.Series([share[name] for share in shares], dtype=object if "reason" in name else float)
     return frame
 
 
 def _gap_shares(
-    row: dict[Any, Any], arms: pd.DataFrame, runs: pd.DataFrame, supported: tuple[str, ...] | None, truth: bool
+    row: dict[Any, Any],
+    arms: pd.DataFrame,
+    runs: dict[Arm, pd.DataFrame],
+    supported: tuple[str, ...] | None,
+    truth: bool,
 ) -> dict[str, Any]:
     """Return the shares of the gap of one arm, under both rules, each with the reason why it is None."""
     references = {name: _reference(row, arms, name) for name in (BASELINE, CEILING)}
@@ -278,7 +294,7 @@ def _gap_shares(
             shares |= {share: None, f"{share}_reason": unsupported(supported)}
         else:
             mine = (tuple(row[key] for key in ARM), *references.values())
-            values = [by_seed(runs, arm, column) for arm in mine]  # pyright: ignore
+            values = [by_seed(runs[arm], column) for arm in mine]  # pyright: ignore
             shares[share], shares[f"{share}_reason"] = gap_share(*values)
     return shares
 
@@ -302,10 +318,9 @@ def _reference(row: dict[Any, Any], arms: pd.DataFrame, method: str) -> Arm | st
     return (row["stage"], method, names[0]) if names else "{} has another head or protocol"
 
 
-def by_seed(runs: pd.DataFrame, arm: Arm, column: str) -> pd.Series:
+def by_seed(runs: pd.DataFrame, column: str) -> pd.Series:
     """Return one column of an arm's runs by seed."""
-    mine = (runs[ARM] == list(arm)).all(axis=1)
-    return runs[mine].set_index("seed")[column]
+    return pd.Series(runs[column].to_numpy(), index=runs["seed"].to_numpy())
 
 
 def summary(results: Iterable[Results]) -> dict[str, Any]:
