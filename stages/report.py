@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pipeline.config.params import read_params
 from pipeline.report import page
-from pipeline.report.collect import collect
+from pipeline.report.read import collect
 from stages import entry
 
 

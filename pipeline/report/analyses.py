@@ -1,356 +1,220 @@
-"""Numbers of the analyses, by arm and over seeds: pseudo-labels, calibration, Wasserstein distances.
+"""Numbers of one dataset's analyses as frames: pseudo-labels, calibration, Wasserstein distances.
 
-Fractions and distances are in [0, 1]. Definitions and sources are those of the analyses themselves (`pipeline.audits`).
+Columns ``x``, ``x_std`` and ``x_n`` are a spread over seeds (`frames`). Fractions and distances are in [0, 1]; their
+definitions are those of the analyses themselves (`pipeline.audits`).
 """
 
-import numpy as np
+import pandas as pd
 
-from pipeline.report.collect import Analysis, Collected, Row
-from pipeline.report.tables import BASELINE, spread
-
-Identity = tuple[str, str, str]
-"""(stage, method, ``<what>`` of the variant or "")."""
-
-FIELDS = (
-    "coverage",
-    "accuracy",
-    "negative_accuracy",
-    "positive_precision",
-    "hidden_positive_recall",
-    "hidden_positive_miss_rate",
-    "baseline_all_unknown_negative",
-)
+from pipeline.report.frames import ARM, BASELINE, Results, by_arm, in_order, spread, spreads, spreads_by_epoch
+from pipeline.report.read import AUDITED
 
 
-def _grouped(collected: Collected, analyses: list[Analysis], dataset: str, name: str) -> dict[Identity, list[Row]]:
-    """Return the rows of one table of the analyses by arm, in the order of params.yaml; each row gains ``seed``."""
-    groups: dict[Identity, list[Row]] = {}
-    for analysis in analyses:
-        if analysis.dataset == dataset:
-            rows = analysis.record["runs"] if name == "runs" else analysis.tables[name]
-            for key, (method, what) in collected.identities(dataset, analysis.seed).items():
-                found = [row | {"seed": analysis.seed} for row in rows if (row["stage"], row["key"]) == key]
-                groups.setdefault((key[0], method, what), []).extend(found)
-    return {identity: rows for identity, rows in groups.items() if rows}
-
-
-def pseudo_labels(collected: Collected, dataset: str) -> list[Row]:
+def pseudo_labels(result: Results) -> pd.DataFrame:
     """Return the audit of the pseudo-labels of the chosen epoch.
 
-    Args:
-        collected: What the stages left.
-        dataset: Name of a dataset.
-
-    Returns:
-        One row for each arm: identity, ``reason`` why there is nothing to audit (else empty), and a spread over seeds
-        for each of ``FIELDS``, as fractions in [0, 1].
+    One row for each arm: ``reason`` why there is nothing to audit (else empty), and the spreads of ``AUDITED``.
     """
-    rows = []
-    for (stage, method, what), runs in _grouped(collected, collected.audits, dataset, "runs").items():
-        reasons = [run["reason"] for run in runs if run["reason"]]
-        chosen = [run["chosen"] for run in runs if run["chosen"] is not None]
-        if not chosen and not reasons:
-            reasons = ["no pseudo-labels at the chosen epoch"]
-        rows.append({
-            "stage": stage,
-            "method": method,
-            "variant": what,
-            "reason": reasons[0] if reasons else "",
-            **{name: spread((entry[name] for entry in chosen), "no such label") for name in FIELDS},
-        })  # fmt: skip
-    return rows
+    frame = result.audits["runs"]
+    found = spreads(_bare(frame, "chosen."), ARM, AUDITED)
+    reasons = []
+    for _, rows in by_arm(frame):
+        known = [reason for reason in rows["reason"] if isinstance(reason, str) and reason]
+        silent = "" if _has_labels(rows).any() else "no pseudo-labels at the chosen epoch"
+        reasons.append(known[0] if known else silent)
+    found.insert(3, "reason", reasons)
+    return found
 
 
-def label_coverage(collected: Collected, dataset: str) -> dict[Identity, list[Row]]:
+def _bare(frame: pd.DataFrame, prefix: str) -> pd.DataFrame:
+    return frame.rename(columns=lambda name: name.removeprefix(prefix))
+
+
+def _has_labels(runs: pd.DataFrame) -> pd.Series:
+    """Return for each audited run whether there were pseudo-labels at its chosen epoch."""
+    return runs["chosen.positives"].notna()
+
+
+def label_coverage(result: Results) -> pd.DataFrame:
     """Return how many pseudo-labels there were in the chosen epoch.
 
-    Args:
-        collected: What the stages left.
-        dataset: Name of a dataset.
-
-    Returns:
-        By arm that has pseudo-labels, whether or not there is a truth to audit them against, one row a seed: ``seed``,
-        ``coverage`` (share of unknown training cells that carry a label of the chosen epoch, in [0, 1]) and
-        ``labelled`` (whether any did, then or before).
+    One row a run that has pseudo-labels, whether or not there is a truth to audit them against: its arm, ``seed``,
+    ``coverage`` (share of unknown training cells that carry a label of the chosen epoch, in [0, 1]) and
+    ``labelled`` (whether any did, then or before).
     """
-    rounds = _grouped(collected, collected.audits, dataset, "rounds")
-    result: dict[Identity, list[Row]] = {}
-    for identity, runs in _grouped(collected, collected.audits, dataset, "runs").items():
-        for run in runs:
-            if not run["rounds"]:
-                continue
-            before = [
-                row["labelled"] > 0
-                for row in rounds.get(identity, [])
-                if (row["seed"], row["kind"]) == (run["seed"], "cumulative") and row["epoch"] <= run["epoch"]
-            ]
-            coverage = 0.0 if run["chosen"] is None else run["chosen"]["coverage"]
-            if coverage is not None:  # None: the run has no unknown cell
-                entry = {"seed": run["seed"], "coverage": coverage, "labelled": any(before)}
-                result.setdefault(identity, []).append(entry)
-    return result
+    runs, rounds = result.audits["runs"], result.audits["rounds"]
+    runs = runs[runs["rounds"].map(bool).astype(bool)].copy()
+    runs["coverage"] = runs["chosen.coverage"].where(_has_labels(runs), 0.0).astype(float)
+    every = rounds[(rounds["kind"] == "cumulative") & (rounds["labelled"] > 0)]
+    first = every.groupby([*ARM, "seed"], sort=False)["epoch"].min().rename("first").reset_index()
+    runs = runs.dropna(subset="coverage").merge(first, on=[*ARM, "seed"], how="left")  # NaN: no unknown cell
+    return runs.assign(labelled=runs["first"] <= runs["epoch"])[[*ARM, "seed", "coverage", "labelled"]]
 
 
-def pseudo_rounds(collected: Collected, dataset: str) -> dict[Identity, list[Row]]:
+def pseudo_rounds(result: Results) -> pd.DataFrame:
     """Return the audit of all labels of each round, as means over seeds.
 
-    Args:
-        collected: What the stages left.
-        dataset: Name of a dataset.
-
-    Returns:
-        By arm, one row a round: ``epoch``, ``selected`` (share of seeds whose chosen epoch it serves), a mean for each
-        of ``FIELDS`` and its ``<field>_std``.
+    One row an arm and round, ``epoch`` ascending: ``selected`` (share of seeds whose chosen epoch it serves), and
+    the means and standard deviations of ``AUDITED``.
     """
-    result: dict[Identity, list[Row]] = {}
-    for identity, rows in _grouped(collected, collected.audits, dataset, "rounds").items():
-        by_epoch: dict[float, list[Row]] = {}
-        for row in rows:
-            if row["kind"] == "cumulative":
-                by_epoch.setdefault(row["epoch"], []).append(row)
-        entries = []
-        for epoch in sorted(by_epoch):
-            same = by_epoch[epoch]
-            entry: Row = {"epoch": epoch, "selected": sum(row["selected"] for row in same) / len(same)}
-            for name in FIELDS:
-                value = spread(row[name] for row in same)
-                entry |= {name: value["mean"], f"{name}_std": value["std"]}
-            entries.append(entry)
-        if entries:
-            result[identity] = entries
-    return result
+    rounds = result.audits["rounds"]
+    rounds = rounds[rounds["kind"] == "cumulative"].sort_values("epoch", kind="stable")
+    found = spreads(rounds, [*ARM, "epoch"], AUDITED)
+    found.insert(
+        4, "selected", [rows["selected"].sum() / len(rows) for _, rows in rounds.groupby([*ARM, "epoch"], sort=False)]
+    )
+    return in_order(found, result.audits["rounds"]).drop(columns=[f"{name}_n" for name in AUDITED])
 
 
-def pseudo_classes(collected: Collected, dataset: str) -> dict[Identity, list[Row]]:
+def pseudo_classes(result: Results) -> pd.DataFrame:
     """Return the audit by class at the chosen epoch: counts summed over seeds, fractions of the sums.
 
-    Args:
-        collected: What the stages left.
-        dataset: Name of a dataset.
-
-    Returns:
-        By arm, one row a class: ``class``, ``unknown``, ``labelled``, ``negatives``, ``positives``, ``coverage``, and,
-        None where nobody knows the truth, ``accuracy``, ``base`` (share of negatives among unknown cells),
-        ``hidden_positives``, ``called_negative``, ``found``.
+    One row an arm and class: ``class``, ``unknown``, ``labelled``, ``negatives``, ``positives``, ``coverage``, and,
+    missing where nobody knows the truth, ``accuracy``, ``base`` (share of negatives among unknown cells),
+    ``hidden_positives``, ``called_negative``, ``found``.
     """
-    result: dict[Identity, list[Row]] = {}
-    for identity, rows in _grouped(collected, collected.audits, dataset, "per_class").items():
-        totals: dict[str, dict[str, float]] = {}
-        for row in rows:
-            total = totals.setdefault(row["class"], {})
-            for key, value in row.items():
-                if key not in ("stage", "key", "method", "class", "epoch", "seed") and value is not None:
-                    total[key] = total.get(key, 0) + value
-        result[identity] = [
-            {
-                "class": name,
-                "unknown": int(total["unknown"]),
-                "labelled": int(total["labelled"]),
-                "negatives": int(total["negatives"]),
-                "positives": int(total["positives"]),
-                "coverage": _ratio(total["labelled"], total["unknown"]),
-                **_against_truth(total),
-            }
-            for name, total in totals.items()
-        ]
-    return result
-
-
-def _against_truth(total: dict[str, float]) -> Row:
-    if "hidden_positives" not in total:
-        return dict.fromkeys(("accuracy", "base", "hidden_positives", "called_negative", "found"))
-    return {
-        "accuracy": _ratio(total["negatives_correct"] + total["positives_correct"], total["labelled"]),
-        "base": _ratio(total["unknown"] - total["hidden_positives"], total["unknown"]),
-        "hidden_positives": int(total["hidden_positives"]),
-        "called_negative": int(total["hidden_positives_called_negative"]),
-        "found": int(total["hidden_positives_recalled"]),
+    frame = result.audits["per_class"]
+    names = [name for name in frame.columns if name not in (*ARM, "seed", "key", "class")]
+    total = frame.groupby([*ARM, "class"], sort=False)[names].sum(min_count=1).astype(float).reset_index()
+    right = total["negatives_correct"].fillna(0) + total["positives_correct"].fillna(0)
+    hidden, unknown = total["hidden_positives"], total["unknown"]
+    counts = {name: total[name].fillna(0).astype(int) for name in ("unknown", "labelled", "negatives", "positives")}
+    ratios = {
+        "coverage": total["labelled"] / unknown,
+        "accuracy": (right / total["labelled"]).where(hidden.notna()),
+        "base": (unknown - hidden) / unknown,
     }
+    truth = {"hidden_positives": hidden, "called_negative": total["hidden_positives_called_negative"],
+             "found": total["hidden_positives_recalled"]}  # fmt: skip
+    return total[[*ARM, "class"]].assign(**counts, **ratios, **{k: v.astype("Int64") for k, v in truth.items()})
 
 
-def _ratio(part: float, of: float) -> float | None:
-    return part / of if of else None
-
-
-def without_truth(collected: Collected, dataset: str) -> list[Row]:
+def without_truth(result: Results) -> pd.DataFrame:
     """Return what can be said of pseudo-labels and beliefs at the chosen epoch without knowing what is present.
 
-    Args:
-        collected: What the stages left.
-        dataset: Name of a dataset.
-
-    Returns:
-        One row for each arm: identity, and spreads over seeds of ``unknown`` (training cells without a label),
-        ``present`` and ``absent`` (shares of these with such a pseudo-label, in [0, 1]), ``belief`` and ``probability``
-        (means over unknown training cells, in [0, 1]) and ``believed`` (share of them with a belief above 0.5).
+    One row for each arm, with spreads of ``unknown`` (training cells without a label), ``present`` and ``absent``
+    (shares of these with such a pseudo-label, in [0, 1]), ``belief`` and ``probability`` (means over unknown
+    training cells, in [0, 1]) and ``believed`` (share of them with a belief above 0.5).
     """
-    rows = []
-    for (stage, method, what), runs in _grouped(collected, collected.audits, dataset, "runs").items():
-        values: Row = {name: [] for name in ("unknown", "present", "absent", "belief", "probability", "believed")}
-        for run in runs:
-            chosen, beliefs = run["chosen"], run["beliefs"]
-            cells = beliefs["probability"]["cells"]
-            values["unknown"].append(cells)
-            for name, count in (("present", "positives"), ("absent", "negatives")):
-                values[name].append(None if chosen is None else _ratio(chosen[count], cells))
-            for name in ("belief", "probability"):
-                values[name].append(beliefs[name]["mean"])
-            likely = beliefs["belief"]["likely_present"]
-            values["believed"].append(None if likely is None else _ratio(likely, cells))
-        identity = {"stage": stage, "method": method, "variant": what}
-        rows.append(identity | {name: spread(found, "no such label") for name, found in values.items()})
-    return rows
+    runs = result.audits["runs"]
+    cells = runs["beliefs.probability.cells"]
+    values = {
+        "unknown": cells,
+        "present": runs["chosen.positives"].astype(float) / cells,
+        "absent": runs["chosen.negatives"].astype(float) / cells,
+        "belief": runs["beliefs.belief.mean"],
+        "probability": runs["beliefs.probability.mean"],
+        "believed": runs["beliefs.belief.likely_present"].astype(float) / cells,
+    }
+    return spreads(runs[ARM].assign(**values), ARM, list(values))
 
 
-def missed(collected: Collected, dataset: str) -> dict[Identity, list[Row]]:
+def missed(result: Results) -> pd.DataFrame:
     """Return the unknown training cells that each arm takes to be missed labels first of all, at its lowest seed.
 
-    Args:
-        collected: What the stages left.
-        dataset: Name of a dataset.
-
-    Returns:
-        By arm, one row a cell, the likeliest first: ``seed``, ``rank``, ``path``, ``class``, ``belief``,
-        ``probability`` (in [0, 1]) and ``truth`` (1, 0, or None where it is not known).
+    One row an arm and cell, the likeliest first: ``seed``, ``rank``, ``path``, ``class``, ``belief``,
+    ``probability`` (in [0, 1]) and ``truth`` (1, 0, or NaN where it is not known).
     """
-    found = _grouped(collected, collected.audits, dataset, "missed")
-    return {
-        identity: [row for row in rows if row["seed"] == min(row["seed"] for row in rows)]
-        for identity, rows in found.items()
-    }
+    frame = result.audits["missed"]
+    return frame[frame["seed"] == frame.groupby(ARM)["seed"].transform("min")]
 
 
-def calibration(collected: Collected, dataset: str) -> dict[Identity, dict[str, list[Row]]]:
+def agreed(every: pd.DataFrame) -> pd.DataFrame:
+    """Return what several arms take to be missed labels, merged.
+
+    One row a cell: ``path``, ``class``, ``arms`` (how many name it) and ``probability`` (the mean of theirs, in [0,
+    1]); those that most arms name first, among equals the most probable.
+    """
+    merged = spreads(every, ["path", "class"], ["probability"]).rename(columns={"probability_n": "arms"})
+    order = ["arms", "probability", "path", "class"]
+    merged = merged.sort_values(order, ascending=[False, False, True, True], ignore_index=True)
+    return merged[["path", "class", "arms", "probability"]]
+
+
+def calibration(result: Results) -> pd.DataFrame:
     """Return calibration curves, with the cells of all seeds in one histogram.
 
-    Args:
-        collected: What the stages left.
-        dataset: Name of a dataset.
-
-    Returns:
-        By arm and quantity (``belief`` of the method on train, ``probability`` of the network on val), one row for each
-        bin that holds cells: ``lower``, ``upper``, ``cells``, ``true_positives``, ``fraction``, ``mean_belief`` and
-        ``reference`` (what a calibrated probability would give, or None).
+    One row for each arm, quantity (``belief`` of the method on train, ``probability`` of the network on val) and
+    bin that holds cells: ``lower``, ``upper``, ``cells``, ``true_positives``, ``fraction``, ``mean_belief`` and
+    ``reference`` (what a calibrated probability would give, or NaN).
     """
-    result: dict[Identity, dict[str, list[Row]]] = {}
-    for identity, rows in _grouped(collected, collected.audits, dataset, "calibration").items():
-        bins: dict[tuple[str, float], list[Row]] = {}
-        for row in rows:
-            if row["cells"]:
-                bins.setdefault((row["quantity"], row["bin"]), []).append(row)
-        for (quantity, _), same in sorted(bins.items()):
-            cells, true = (int(sum(row[key] for row in same)) for key in ("cells", "true_positives"))
-            reference = [row["reference"] for row in same if row["reference"] is not None]
-            result.setdefault(identity, {}).setdefault(quantity, []).append({
-                "lower": same[0]["lower"],
-                "upper": same[0]["upper"],
-                "cells": cells,
-                "true_positives": true,
-                "fraction": true / cells,
-                "mean_belief": sum(row["cells"] * row["mean_belief"] for row in same) / cells,
-                "reference": float(np.mean(reference)) if reference else None,
-            })  # fmt: skip
-    return result
+    frame = result.audits["calibration"]
+    frame = frame[frame["cells"] > 0].sort_values(["quantity", "bin"], kind="stable")
+    frame = frame.assign(weighed=frame["cells"] * frame["mean_belief"])
+    frame = in_order(frame, result.audits["calibration"])
+    groups = frame.groupby([*ARM, "quantity", "bin"], sort=False)
+    found = groups.agg(
+        lower=("lower", "first"),
+        upper=("upper", "first"),
+        cells=("cells", "sum"),
+        true_positives=("true_positives", "sum"),
+        weighed=("weighed", _total),
+        reference=("reference", lambda values: spread(values)["mean"]),
+    ).reset_index()
+    found = found.astype({"cells": int, "true_positives": int})
+    found["fraction"] = found["true_positives"] / found["cells"]
+    found["mean_belief"] = found["weighed"] / found["cells"]
+    columns = ["lower", "upper", "cells", "true_positives", "fraction", "mean_belief", "reference"]
+    return found[[*ARM, "quantity", *columns]]
 
 
-def coarse(rows: list[Row], bins: int = 10) -> list[Row]:
-    """Merge the bins of a calibration curve, so that a figure shows no noise of nearly empty ones.
+def _total(values: pd.Series) -> float:
+    """Return a sum in the order of the values: pandas compensates rounding, which changes last digits."""
+    return sum(values.tolist())
 
-    Args:
-        rows: Bins of ``calibration``, ascending.
-        bins: Number of equal bins of [0, 1] to keep.
 
-    Returns:
-        ``cells``, ``mean_belief`` and ``fraction`` of each bin that holds cells.
+def coarse(bins: pd.DataFrame, count: int = 10) -> pd.DataFrame:
+    """Return calibration curves in ``count`` equal bins, so that a figure shows no noise of nearly empty ones.
+
+    ``cells``, ``mean_belief`` and ``fraction`` of each arm, quantity and bin that holds cells.
     """
-    groups: dict[int, list[Row]] = {}
-    for row in rows:
-        middle = (row["lower"] + row["upper"]) / 2
-        groups.setdefault(min(int(middle * bins), bins - 1), []).append(row)
-    merged = []
-    for _, same in sorted(groups.items()):
-        cells = sum(row["cells"] for row in same)
-        belief = sum(row["cells"] * row["mean_belief"] for row in same) / cells
-        fraction = sum(row["true_positives"] for row in same) / cells
-        merged.append({"cells": cells, "mean_belief": belief, "fraction": fraction})
-    return merged
+    middle = (bins["lower"] + bins["upper"]) / 2
+    tenth = (middle * count).astype(int).clip(upper=count - 1)
+    weighed = bins.assign(tenth=tenth, weighed=bins["cells"] * bins["mean_belief"])
+    groups = weighed.groupby([*ARM, "quantity", "tenth"], sort=False)
+    found = groups.agg(
+        cells=("cells", "sum"), weighed=("weighed", _total), true_positives=("true_positives", "sum")
+    ).reset_index()
+    belief, fraction = found["weighed"] / found["cells"], found["true_positives"] / found["cells"]
+    return found.assign(mean_belief=belief, fraction=fraction)
 
 
-def distances(collected: Collected, dataset: str, split: str) -> dict[Identity, dict[str, float]]:
-    """Return the Wasserstein distance of each class at the chosen epoch, as a mean over seeds.
+# ---------------------------------------------------------------------------------------------- separation
+def distances(result: Results, split: str) -> pd.DataFrame:
+    """Return the Wasserstein distance of each class at the chosen epoch, as a spread over seeds.
 
-    Args:
-        collected: What the stages left.
-        dataset: Name of a dataset.
-        split: ``train`` or ``val``.
-
-    Returns:
-        By arm, distance in [0, 1] by class; classes without one are left out.
+    One row an arm and class that has one: ``distance`` in [0, 1], and ``baseline``, that of the baseline of the
+    same stage (NaN where it has none).
     """
-    result: dict[Identity, dict[str, float]] = {}
-    for identity, rows in _grouped(collected, collected.wasserstein, dataset, "per_class").items():
-        values: dict[str, list[float]] = {}
-        for row in rows:
-            if row["split"] == split and row["distance"] is not None:
-                values.setdefault(row["class"], []).append(row["distance"])
-        result[identity] = {name: float(np.mean(found)) for name, found in values.items()}
-    return result
+    frame = result.wasserstein["per_class"]
+    mine = spreads(frame[frame["split"] == split].dropna(subset="distance"), [*ARM, "class"], ["distance"])
+    base = mine[(mine["method"] == BASELINE) & (mine["variant"] == "")].rename(columns={"distance": "baseline"})
+    return mine.merge(base[["stage", "class", "baseline"]], on=["stage", "class"], how="left")
 
 
-def distance_epochs(collected: Collected, dataset: str, split: str) -> dict[Identity, list[Row]]:
-    """Return the pooled Wasserstein distance after each epoch.
+def distance_epochs(result: Results, split: str) -> pd.DataFrame:
+    """Return the spread of the pooled Wasserstein distance after each epoch.
 
-    Args:
-        collected: What the stages left.
-        dataset: Name of a dataset.
-        split: ``train`` or ``val``.
-
-    Returns:
-        By arm, one row an epoch: ``epoch``, ``mean``, ``std`` (over seeds), ``selected`` (whether any seed chose it).
+    One row an arm and epoch: ``pooled``, and ``selected``, whether any seed chose it.
     """
-    result: dict[Identity, list[Row]] = {}
-    for identity, rows in _grouped(collected, collected.wasserstein, dataset, "epochs").items():
-        by_epoch: dict[float, list[Row]] = {}
-        for row in rows:
-            if row["split"] == split and row["pooled"] is not None:
-                by_epoch.setdefault(row["epoch"], []).append(row)
-        entries = []
-        for epoch in sorted(by_epoch):
-            value = spread(row["pooled"] for row in by_epoch[epoch])
-            chosen = any(row["selected"] for row in by_epoch[epoch])
-            entries.append({"epoch": epoch, "mean": value["mean"], "std": value["std"], "selected": chosen})
-        if entries:
-            result[identity] = entries
-    return result
+    frame = result.wasserstein["epochs"]
+    mine = frame[frame["split"] == split].dropna(subset="pooled").sort_values("epoch", kind="stable")
+    return in_order(spreads_by_epoch(mine, "pooled", "selected"), frame) if len(mine) else mine
 
 
-def separations(collected: Collected, dataset: str) -> list[Row]:
+def separations(result: Results) -> pd.DataFrame:
     """Return pooled distances and the share of classes separated better than by the baseline.
 
-    Args:
-        collected: What the stages left.
-        dataset: Name of a dataset.
-
-    Returns:
-        One row for each arm: identity, spreads ``train`` and ``val`` of the pooled distance in [0, 1], and ``above``
-        and ``of``: the classes that it separates further than the baseline of its stage, on train, of those defined.
-        No row where the labels of the dataset are not exhaustive.
+    One row for each arm: spreads ``train`` and ``val`` of the pooled distance in [0, 1], and ``above`` and ``of``:
+    the classes that it separates further than the baseline of its stage, on train, of those defined. No row where
+    the labels of the dataset are not exhaustive.
     """
-    if not collected.truth(dataset):
-        return []
-    classes_of = distances(collected, dataset, "train")
-    rows = []
-    for identity, runs in _grouped(collected, collected.wasserstein, dataset, "runs").items():
-        stage, method, what = identity
-        base, mine = classes_of.get((stage, BASELINE, ""), {}), classes_of.get(identity, {})
-        common = [name for name in mine if name in base]
-        is_base = (method, what) == (BASELINE, "")
-        rows.append({
-            "stage": stage,
-            "method": method,
-            "variant": what,
-            **{split: spread(run[split]["pooled"] for run in runs) for split in ("train", "val")},
-            "above": None if is_base or not common else sum(mine[name] > base[name] for name in common),
-            "of": len(common),
-        })  # fmt: skip
-    return rows
+    runs = result.wasserstein["runs"].rename(columns={"train.pooled": "train", "val.pooled": "val"})
+    found = spreads(runs if result.truth else runs[:0], ARM, ["train", "val"])
+    points = distances(result, "train").dropna(subset="baseline")
+    points["above"] = points["distance"] > points["baseline"]
+    counts = points.groupby(ARM, sort=False)["above"].agg(["sum", "size"]).reset_index()
+    found = found.merge(counts, on=ARM, how="left")
+    above = found["sum"].where((found["method"] != BASELINE) | (found["variant"] != ""))
+    of = found["size"].fillna(0).astype(int)
+    return found.drop(columns=["sum", "size"]).assign(above=above.astype("Int64"), of=of)

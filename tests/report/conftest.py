@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.config.params import Params
-from pipeline.report.collect import Collected, collect
+from pipeline.report.read import Collected, collect
 from tests.report.project import make_project, many
 
 Maker = Callable[..., Params]

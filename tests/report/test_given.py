@@ -18,8 +18,9 @@ from pipeline.config.params import Params
 from pipeline.core import files, hdf5
 from pipeline.core.errors import FileError
 from pipeline.labels.table import Table, read_table
-from pipeline.report import analyses, caveats, figures, findings, missed, page, tables
-from pipeline.report.collect import Collected, collect
+from pipeline.report import analyses, figures, findings, frames, page, text
+from pipeline.report.frames import Results
+from pipeline.report.read import Collected, collect
 from tests.report.project import Plan, make_project
 from tests.report.test_page import Reader
 
@@ -42,6 +43,11 @@ def project(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple
 @pytest.fixture(scope="module")
 def collected(project: tuple[Path, Params]) -> Collected:
     return collect(*project)
+
+
+@pytest.fixture(scope="module")
+def result(collected: Collected) -> Results:
+    return frames.measure(collected)["digits"]
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +89,7 @@ def test_every_table_of_scores_and_every_sentence_about_them_is_marked(built: tu
         for sentence in sections[section].replace(f"({MARK})", f"[{MARK}]").split(". "):
             if "test mAP" in sentence:
                 assert MARK in sentence, sentence
-    captions = [line for line in made.html.splitlines() if line.startswith("<figcaption>") and "mAP" in line]
+    captions = [line for line in re.findall("<figcaption>.*?</figcaption>", made.html, re.DOTALL) if "mAP" in line]
     assert captions and all(MARK in line for line in captions)
 
 
@@ -98,7 +104,7 @@ def test_the_summaries_are_marked_and_no_gap_is_invented(built: tuple[page.Repor
             )
             assert entry["gap_share"] is None
             assert entry["gap_share_reason"] == "the labels of digits are not exhaustive, so no method saw full labels"
-    rows = [line for line in made.markdown if line.startswith("| digits")]
+    rows = [line for line in made.markdown.splitlines() if line.startswith("| digits")]
     assert len(rows) == 9 and all(line.startswith(f"| digits ({MARK}) |") for line in rows)
 
 
@@ -112,7 +118,7 @@ def test_what_needs_truth_says_what_was_not_measured_and_what_to_do(built: tuple
     assert advice in sections["headline"] and words.count(advice) == 1
     assert words.count("“How to get true scores” in section 1") == 3  # the head of the page, mAP and curves
     assert "with “exhaustive: false”" in sections["headline"] and "exhaustive: true" not in words
-    assert sum(advice in line for line in built[0].markdown) == 1
+    assert sum(advice in line for line in built[0].markdown.splitlines()) == 1
     made = {*built[0].files.figures, *built[0].files.tables}
     assert not [name for name in made if "wasserstein" in name or "calibration" in name]
     assert "digits-landscape_1d" in made and "digits-landscape_2d" in made
@@ -134,15 +140,11 @@ def test_nothing_on_the_page_claims_what_only_truth_could_show(built: tuple[page
 
 def test_no_band_is_drawn_up_to_a_ceiling_that_is_none(collected: Collected, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn, draw = [], figures.scores
-    monkeypatch.setattr(figures, "scores", lambda panels, x: drawn.append(panels) or draw(panels, x=x))
+    monkeypatch.setattr(
+        figures, "scores", lambda frame, looks, **more: drawn.append(more) or draw(frame, looks, **more)
+    )
     page.build(collected)
-    (panels,) = drawn
-    assert [(title, low, high) for title, _, low, high in panels] == [
-        ("Linear head, backbone frozen", 60.5, None),
-        ("Fine-tuned from that head", 64.5, None),
-        ("End to end, fresh head", None, None),
-        ("Second stage", None, None),
-    ]
+    assert [more["truth"] for more in drawn] == [False]
 
 
 def test_cards_count_given_and_unknown_labels(built: tuple[page.Report, Reader], table: Table) -> None:
@@ -155,7 +157,7 @@ def test_cards_count_given_and_unknown_labels(built: tuple[page.Report, Reader],
 
 
 def test_pseudo_labels_and_beliefs_are_counted_over_unknown_cells(
-    project: tuple[Path, Params], collected: Collected, table: Table
+    project: tuple[Path, Params], result: Results, table: Table
 ) -> None:
     unknown, values = ~table.scored[table.rows("train")], {"absent": [], "believed": []}
     for seed in (0, 1):
@@ -163,25 +165,26 @@ def test_pseudo_labels_and_beliefs_are_counted_over_unknown_cells(
             labels, belief = file["pseudo_label"][1], file["belief"][()]  # pyright: ignore  the chosen epoch is 2
         values["absent"].append((labels[unknown] == -1).sum() / unknown.sum())
         values["believed"].append((belief[unknown] > 0.5).sum() / unknown.sum())
-    rows = {(row["stage"], row["method"]): row for row in analyses.without_truth(collected, "digits")}
+    rows = {(row["stage"], row["method"]): row for row in frames.records(analyses.without_truth(result))}
     row = rows["finetune", "em_apl"]
     for name, each in values.items():
-        assert row[name]["mean"] == pytest.approx(np.mean(each)) and row[name]["mean"] > 0, name
-    assert row["present"]["mean"] == 0 and row["unknown"]["mean"] == unknown.sum()
-    assert rows["finetune", "an"]["absent"]["mean"] is None and rows["finetune", "an"]["believed"]["mean"] == 0
-    classes = analyses.pseudo_classes(collected, "digits")["finetune", "em_apl", ""]
-    for c, found in enumerate(classes):
+        assert row[name] == pytest.approx(np.mean(each)) and row[name] > 0, name
+    assert row["present"] == 0 and row["unknown"] == unknown.sum()
+    assert rows["finetune", "an"]["absent"] is None and rows["finetune", "an"]["believed"] == 0
+    classes = analyses.pseudo_classes(result)
+    classes = classes[(classes["stage"] == "finetune") & (classes["method"] == "em_apl")]
+    for c, found in enumerate(frames.records(classes)):
         assert found["unknown"] == 2 * unknown[:, c].sum()
         assert (found["accuracy"], found["base"], found["hidden_positives"], found["found"]) == (None,) * 4
 
 
 def test_the_likeliest_missed_labels_of_the_first_seed_are_shown(
-    built: tuple[page.Report, Reader], project: tuple[Path, Params], collected: Collected
+    built: tuple[page.Report, Reader], project: tuple[Path, Params], result: Results
 ) -> None:
     rows = files.read_tsv(project[0] / "analyses/audit/digits-0/missed.tsv")
     mine = [row for row in rows if (row["stage"], row["key"]) == ("finetune", "digits-em_apl-0")]
-    found = analyses.missed(collected, "digits")["finetune", "em_apl", ""]
-    assert [(row["path"], row["class"]) for row in found] == [(row["path"], row["class"]) for row in mine]
+    found = dict(frames.by_arm(analyses.missed(result)))["finetune", "em_apl", ""]
+    assert list(zip(found["path"], found["class"], strict=True)) == [(row["path"], row["class"]) for row in mine]
     words = _sections(built[0].html)["missed"]
     after = words.partition("EM+APL, fine-tuned Image Class Belief Probability ")[2]
     expected = [f"{row['path']} {row['class']} {float(row['belief']):.3f}" for row in mine[:10]]
@@ -192,30 +195,13 @@ def test_the_likeliest_missed_labels_of_the_first_seed_are_shown(
     assert following not in after.partition("Image Class Belief")[0]
 
 
-def test_labels_that_more_methods_name_come_first() -> None:
-    def row(path: str, name: str, probability: float) -> dict[str, Any]:
-        return {"path": path, "class": name, "probability": probability, "belief": 0.0}
-
-    every = {
-        ("linear_init", "an", ""): [row("a", "cat", 0.9), row("b", "cat", 0.2), row("a", "dog", 0.4)],
-        ("linear_init", "em", ""): [row("b", "cat", 0.4), row("a", "dog", 0.6)],
-        ("linear_init", "em", "x"): [row("c", "dog", 0.9)],
-    }
-    assert [(found["path"], found["class"], found["arms"], found["probability"]) for found in missed.agreed(every)] == [
-        ("a", "dog", 2, 0.5),
-        ("b", "cat", 2, pytest.approx(0.3)),
-        ("a", "cat", 1, 0.9),
-        ("c", "dog", 1, 0.9),
-    ]
-
-
 def test_missed_labels_stand_open_near_the_top_with_what_is_given(
-    built: tuple[page.Report, Reader], collected: Collected, table: Table
+    built: tuple[page.Report, Reader], result: Results, table: Table
 ) -> None:
     html = built[0].html
     assert list(_sections(html))[:3] == ["headline", "missed", "map"]
     part = html[html.index('<section id="missed"') :].partition("<details>")[0]
-    rows = missed.agreed(analyses.missed(collected, "digits"))
+    rows = analyses.agreed(analyses.missed(result)).to_dict("records")
     assert len(rows) > 12 and part.count('<th scope="row"') == 12
     place = 0
     for row in rows[:12]:
@@ -259,7 +245,7 @@ def test_packed_pictures_are_shown_small_beside_missed_labels(
 
 
 def test_sections_without_content_are_lines_of_the_last(collected: Collected) -> None:
-    few = replace(collected, landscapes=[], arms=[arm for arm in collected.arms if arm.stage != "lac"])
+    few = replace(collected, landscapes=(), runs=tuple(run for run in collected.runs if run.stage != "lac"))
     sections = _sections(page.build(few).html)
     assert list(sections) == ["headline", "missed", "map", "curves", "audit", "data", "rest"]
     for line in (
@@ -271,7 +257,7 @@ def test_sections_without_content_are_lines_of_the_last(collected: Collected) ->
 
 
 def test_without_runs_nothing_is_said_of_scores(collected: Collected) -> None:
-    words = Reader(page.build(replace(collected, arms=[], audits=[], wasserstein=[])).html).words
+    words = Reader(page.build(replace(collected, runs=(), audits=(), wasserstein=())).html).words
     assert "labelled in full" not in words and MARK not in words and "How to get true scores" not in words
 
 
@@ -295,9 +281,8 @@ def test_beside_other_data_only_these_scores_are_marked(repository: Path, tmp_pa
     assert made.summary["digits"]["linear_init"]["an"]["scores"] == {"val": MARK, "test": MARK}
     assert "scores" not in made.summary["voc"]["linear_init"]["an"]
     assert made.summary["voc"]["linear_init"]["em_apl"]["gap_share"] == -100.0  # (58 - 60) / (62 - 60)
-    assert {line[: line.index("|", 2)] for line in made.markdown if line.startswith(("| digits", "| voc"))} == {
-        f"| digits ({MARK}) ", "| voc "
-    }  # fmt: skip
+    rows = [line for line in made.markdown.splitlines() if line.startswith(("| digits", "| voc"))]
+    assert {line[: line.index("|", 2)] for line in rows} == {f"| digits ({MARK}) ", "| voc "}
     assert "voc-linear_init-wasserstein" in made.files.figures
     assert "digits-linear_init-wasserstein" not in made.files.figures
     sections = _sections(made.html)
@@ -309,21 +294,19 @@ def test_beside_other_data_only_these_scores_are_marked(repository: Path, tmp_pa
 
 def scored_by(collected: Collected, val: str, test: str) -> Collected:
     """The same runs, as if each split had been scored by these labels."""
-    labels = {"labels": {"val": val, "test": test}}
-    arms = [
-        replace(arm, runs=tuple(replace(run, metrics=run.metrics | labels) for run in arm.runs))
-        for arm in collected.arms
-    ]
-    return replace(collected, arms=arms)
+    given = tuple(split for split, labels in (("val", val), ("test", test)) if labels == "given")
+    return replace(collected, runs=tuple(replace(run, given=given) for run in collected.runs))
 
 
 def test_scores_against_full_labels_need_no_mark(collected: Collected) -> None:
     """As where val and test were labelled fully."""
     full = scored_by(collected, "clean", "clean")
-    rows = tables.results(full)
-    assert not any(row["given"] for row in rows) and "scores" not in tables.summary(rows)["digits"]["finetune"]["an"]
-    text = "\n".join(findings.findings(full, rows, collected.datasets[0]))
-    assert MARK not in text and "Not measured on digits" in text
+    result = frames.measure(full)["digits"]
+    assert not result.given and "scores" not in frames.summary([result])["digits"]["finetune"]["an"]
+    said = "\n".join(findings.findings(result))
+    assert MARK not in said and "Not measured on digits" in said
+    # of AN 60.5
+    assert "With a linear head, no method that sees the same labels beats AN in test mAP: 58.0" in said
     made = page.build(full)
     sections, words = _sections(made.html), Reader(made.html).words
     said = "Val and test of digits are labelled in full: these scores are true ones."
@@ -332,7 +315,6 @@ def test_scores_against_full_labels_need_no_mark(collected: Collected) -> None:
         assert claim not in words, claim
     for name in ("headline", "audit", "rest"):  # of train nobody knows
         assert "Not measured on digits: " in sections[name], name
-    assert "With a linear head, no method that sees the same labels beats AN in test mAP: 58.0" in text  # 60.5 of AN
 
 
 def test_each_split_is_marked_by_itself(collected: Collected) -> None:
@@ -349,7 +331,7 @@ def test_each_split_is_marked_by_itself(collected: Collected) -> None:
     assert f"Linear head, backbone frozen, digits (val {MARK})" in sections["map"]
     assert f"LAC against its rivals on digits, points of mAP (val {MARK})" in sections["lac"]
     assert "Test mAP of both stages, digits Method" in sections["map"]
-    assert all(line.startswith("| digits |") for line in made.markdown if line.startswith("| digits"))
+    assert all(line.startswith("| digits |") for line in made.markdown.splitlines() if line.startswith("| digits"))
     alts = [value for tag, name, value in reader.attributes if (tag, name) == ("img", "alt")]
     marked = {alt.startswith("Val"): f"({MARK})" in alt for alt in alts if "mAP" in alt}
     assert marked == {True: True, False: False}
@@ -359,17 +341,16 @@ def test_each_split_is_marked_by_itself(collected: Collected) -> None:
 
 
 def test_where_val_alone_was_labelled_fully_test_scores_are_marked(collected: Collected) -> None:
-    found = scored_by(collected, "clean", "given")
-    rows = tables.results(found)
-    assert tables.summary(rows)["digits"]["finetune"]["an"]["scores"] == {"test": MARK}
-    full, first, *others = findings.findings(found, rows, found.datasets[0])
+    result = frames.measure(scored_by(collected, "clean", "given"))["digits"]
+    assert frames.summary([result])["digits"]["finetune"]["an"]["scores"] == {"test": MARK}
+    full, first, *others = findings.findings(result)
     assert full == "Val of digits is labelled in full: its scores are true ones."
     assert first.startswith(f"Test scores of digits are {MARK}: ")
     assert [f"({MARK})" in words for words in others if "test mAP" in words] == [True] * 2
 
 
 def test_words_are_marked_before_their_full_stop() -> None:
-    assert caveats.marked("A is above B.", ["test"]) == f"A is above B ({MARK})."
-    assert caveats.marked("mAP", ["val", "test"]) == f"mAP ({MARK})" and caveats.marked("mAP.", []) == "mAP."
-    assert caveats.marked("mAP.", ["val"]) == "mAP." and caveats.marked("mAP", ["val"], ["val"]) == f"mAP ({MARK})"
-    assert caveats.marked("mAP.", ["val"], ["val", "test"]) == f"mAP (val {MARK})."
+    assert text.marked("A is above B.", ["test"]) == f"A is above B ({MARK})."
+    assert text.marked("mAP", ["val", "test"]) == f"mAP ({MARK})" and text.marked("mAP.", []) == "mAP."
+    assert text.marked("mAP.", ["val"]) == "mAP." and text.marked("mAP", ["val"], ["val"]) == f"mAP ({MARK})"
+    assert text.marked("mAP.", ["val"], ["val", "test"]) == f"mAP (val {MARK})."

@@ -1,16 +1,31 @@
 """The page of nearly thirty methods: what is named, what is grey, and which rows compare."""
 
 import io
+import re
+from dataclasses import replace
+from html import unescape
+from typing import NamedTuple
 
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
 
-from pipeline.report import figures, page, scores, tables
-from pipeline.report.collect import Collected, Row
-from pipeline.report.draft import Draft, few
+from pipeline.report import figures, page
+from pipeline.report.context import Chosen, Page
 from pipeline.report.page import Report
+from pipeline.report.read import Collected
+from pipeline.report.sections import scores
+from tests.report.test_page import Reader
+
+
+class Table(NamedTuple):
+    """A table of the page: cells of each row and how it is marked, by its first cell."""
+
+    titles: list[str]
+    rows: dict[str, list[str]]
+    marks: dict[str, str]
+
 
 SMALL = io.BytesIO()
 Image.new("RGB", (2, 2)).save(SMALL, "PNG")
@@ -30,64 +45,59 @@ def built(zoo: Collected, drawn: list[Figure]) -> Report:
 
 
 @pytest.fixture(scope="module")
-def blocks(zoo: Collected) -> list[Row]:
-    """All blocks of the section of mAP, those in boxes too."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figures, "png", lambda figure: SMALL.getvalue())
-        found = scores.maps(Draft(zoo, tables.results(zoo)))["blocks"]
-    return [inner for block in found for inner in (block["blocks"] if block["kind"] == "details" else [block])]
+def tables(built: Report) -> dict[str, Table]:
+    """The tables of the page, by their captions."""
+    found = {}
+    for html in re.findall("<table>.*?</table>", built.html, re.DOTALL):
+        caption, titles, *rows = re.findall("<(?:caption|tr)(.*?)</(?:caption|tr)>", html, re.DOTALL)
+        marks = [row.partition(">")[0].removeprefix(' class="').rstrip('"') for row in rows]
+        cells = [_cells(row) for row in rows]
+        named = {row[0]: mark for row, mark in zip(cells, marks, strict=True) if mark}
+        found[caption.partition(">")[2]] = Table(_cells(titles), {row[0]: row for row in cells}, named)
+    return found
 
 
-def table(blocks: list[Row], caption: str) -> tuple[list[str], dict[str, list[str]]]:
-    """Titles of the columns, and the cells of each row by its method."""
-    block = next(block for block in blocks if block["kind"] == "table" and block["caption"].startswith(caption))
-    cells = [[cell["text"] if isinstance(cell, dict) else cell for cell in row["cells"]] for row in block["rows"]]
-    return [column["title"] for column in block["columns"]], {row[0]: row for row in cells}
+def _cells(row: str) -> list[str]:
+    cells = re.findall("<t[hd].*?>(.*?)</t[hd]>", row, re.DOTALL)
+    return [" ".join(unescape(re.sub("<.*?>", "", cell)).split()) for cell in cells]
 
 
-def marks(blocks: list[Row], caption: str) -> dict[str, str]:
-    block = next(block for block in blocks if block["kind"] == "table" and block["caption"].startswith(caption))
-    return {row["cells"][0]["text"]: row["mark"] for row in block["rows"] if row["mark"]}
-
-
-def test_the_table_of_all_methods_holds_both_stages(blocks: list[Row]) -> None:
-    titles, rows = table(blocks, "Test mAP of both stages")
-    assert titles == [
+def test_the_table_of_all_methods_holds_both_stages(tables: dict[str, Table]) -> None:
+    table = tables["Test mAP of both stages, digits"]
+    assert table.titles == [
         "Method", "Linear head", "Fine-tuned", "Gain", "Protocol", "Learning rates, linear head",
         "Learning rates, fine-tuned", "Knows the label density",
     ]  # fmt: skip
+    rows = table.rows
     assert len(rows) == 28
     assert rows["GR (recipe)"][1:5] == ["–", "81.5 ± 0.7", rows["GR (recipe)"][3], "published"]
     assert rows["GR"][4:] == ["common", "0.01, 0.001 *", "0.01, 0.001 *", "no"]
-    assert rows["ROLE"][-1] == "yes" and rows["PLC (from an)"][1] == "–"
+    assert rows["ROLE"][-1] == "yes" and rows["PLC (from an) from AN's linear head"][1] == "–"
 
 
 def test_learning_rates_are_those_of_each_seed_in_turn() -> None:
-    row = {"learning_rate": [0.01, 0.001, 0.001], "edge": False}
-    assert scores._rates(row, each=True) == "0.01, 0.001, 0.001"
-    assert scores._rates(row | {"edge": True}, each=False) == "0.01, 0.001 *"
+    assert scores._rates([0.01, 0.001, 0.001], edge=False) == "0.01, 0.001, 0.001"
+    assert scores._rates([0.01, 0.001], edge=True) == "0.01, 0.001 *"
 
 
-def test_a_stage_names_the_head_of_each_row_and_ranks_within_it(blocks: list[Row]) -> None:
-    titles, rows = table(blocks, "End to end")
-    place = titles.index("Head")
-    heads = [row[place] for row in rows.values()]
-    assert list(rows) == ["MIME", "SCL", "AN", "PLC"]  # PLC scores more than AN
-    assert heads == ["bottleneck", "linear", "linear", "label embedding"]
-    assert marks(blocks, "End to end") == {"MIME": "best", "PLC": "best", "SCL": "best", "AN": "reference"}
-    text = " ".join(block["text"] for block in blocks if block["kind"] == "text")
-    assert "Rows with different heads do not compare" in text
+def test_a_stage_names_the_head_of_each_row_and_ranks_within_it(tables: dict[str, Table], built: Report) -> None:
+    table = tables["End to end, fresh head, digits"]
+    place = table.titles.index("Head")
+    assert list(table.rows) == ["MIME", "SCL", "AN", "PLC"]  # PLC scores more than AN
+    assert [row[place] for row in table.rows.values()] == ["bottleneck", "linear", "linear", "label embedding"]
+    assert table.marks == {"MIME": "best", "PLC": "best", "SCL": "best", "AN": "reference"}
+    assert "Rows with different heads do not compare" in built.html
 
 
-def test_a_stage_names_the_protocol_of_each_row_where_they_differ(blocks: list[Row]) -> None:
-    titles, rows = table(blocks, "Fine-tuned from that head")
-    place = titles.index("Protocol")
-    assert {name for name, row in rows.items() if row[place] == "published"} == {"GR (recipe)"}
-    assert "Protocol" not in table(blocks, "Linear head, backbone frozen")[0]
-    notes = [block["text"] for block in blocks if block["kind"] == "text" and block["class"] == "note"]
-    assert sum("Protocol common: the stage's own recipe for every method." in note for note in notes) == 5
-    assert sum("Protocol published: each method by the recipe of its source." in note for note in notes) == 2
-    assert marks(blocks, "Fine-tuned from that head")["IUN"] == "reference"
+def test_a_stage_names_the_protocol_of_each_row_where_they_differ(tables: dict[str, Table], built: Report) -> None:
+    table = tables["Fine-tuned from that head, digits"]
+    place = table.titles.index("Protocol")
+    assert [name for name, row in table.rows.items() if row[place] == "published"] == ["GR (recipe)"]
+    assert "Protocol" not in tables["Linear head, backbone frozen, digits"].titles
+    words = Reader(built.html).words
+    assert words.count("Protocol common: the stage's own recipe for every method.") == 5
+    assert words.count("Protocol published: each method by the recipe of its source.") == 2
+    assert table.marks["IUN sees the true negatives"] == "reference"
 
 
 def test_a_started_variant_says_whose_head_it_was(built: Report) -> None:
@@ -95,11 +105,11 @@ def test_a_started_variant_says_whose_head_it_was(built: Report) -> None:
 
 
 def test_every_method_is_in_the_files_of_numbers(built: Report) -> None:
-    methods = {row["method"] for row in built.files.tables["digits-side_by_side"]}
+    methods = set(built.files.tables["digits-side_by_side"]["method"])
     assert {"gr", "plc", "full"} <= methods
     for name in ("digits-finetune-wasserstein", "digits-finetune-calibration"):
-        assert len({row["method"] for row in built.files.tables[name]}) >= 24, name
-    assert len(built.files.tables["digits-finetune-val_map_each"][0]) == 1 + 2 * 28
+        assert built.files.tables[name]["method"].nunique() >= 24, name
+    assert len(built.files.tables["digits-finetune-val_map_each"].columns) == 1 + 2 * 28
 
 
 def test_a_figure_names_few_and_names_stay_apart(built: Report, drawn: list[Figure]) -> None:
@@ -117,28 +127,30 @@ def test_a_figure_names_few_and_names_stay_apart(built: Report, drawn: list[Figu
 
 
 def test_what_a_figure_names_is_said() -> None:
-    every = [("finetune", name, "") for name in ("an", "full", *(f"m{n}" for n in range(10)))]
-    assert few(every, every, "Named", "the rest are grey") == ""
-    assert few(every[:5], every, "Named", "the rest are grey") == (
-        " Named: the references and the 3 best of 12 in test mAP; the rest are grey."
-    )
-    assert few(every[2:5], every[2:], "Drawn", "x") == " Drawn: the 3 best of 10 in test mAP; x."
+    def few(named: str, rest: str, verb: str) -> str:
+        look = figures.Look("", figures.Style("", "-", "o"))
+        arms = {name: replace(look, faint=name in rest.split()) for name in f"{named} {rest}".split()}
+        return Chosen({("finetune", name, ""): look for name, look in arms.items()}).few(verb, "x")
+
+    assert few("an full m1 m2", "", "Named") == ""
+    assert few("an full m1 m2 m3", "m4 m5", "Named") == "Named: the references and the 3 best of 7 in test mAP; x."
+    assert few("m1 m2 m3", "m4 m5", "Drawn") == "Drawn: the 3 best of 5 in test mAP; x."
 
 
 def test_the_best_of_each_stage_get_colours_first(zoo: Collected) -> None:
-    results = tables.results(zoo)
-    draft = Draft(zoo, results)
+    drawn = Page(zoo)
+    result = drawn.results["digits"]
     best = [
-        next(row["method"] for row in tables.ranked(results, "digits", stage) if row["method"] not in ("full", "iun"))
+        next(method for method in result.ranked(stage)["method"] if method not in ("full", "iun"))
         for stage in ("linear_init", "finetune", "end_to_end", "lac")
     ]
-    styles = [draft.style("digits", ("finetune", method, "")) for method in dict.fromkeys(best)]
+    styles = [drawn.style("digits", ("finetune", method, "")) for method in dict.fromkeys(best)]
     assert len({style.colour for style in styles}) == len(styles) and {style.line for style in styles} == {"-"}
-    shown = draft.shown("digits", [("finetune", row["method"], "") for row in results if row["stage"] == "linear_init"])
+    shown = drawn.choose(result, result.arms[result.arms["stage"] == "linear_init"]).shown
     assert len(shown) == figures.NAMED and {"an", "full", "iun"} <= {method for _, method, _ in shown}
 
 
 def test_of_few_all_are_named(zoo: Collected) -> None:
-    draft = Draft(zoo, tables.results(zoo))
+    drawn = Page(zoo)
     every = [("finetune", "an", ""), ("finetune", "gr", "recipe")]
-    assert draft.shown("digits", every) == every
+    assert drawn.choose(drawn.results["digits"], every).shown == every

@@ -16,9 +16,8 @@ from ruamel.yaml import YAML
 from pipeline.config.params import Params, read_params
 from pipeline.core import files
 from pipeline.core.errors import ConfigError, FileError
-from pipeline.report import collect as collect_module
-from pipeline.report import page
-from pipeline.report.collect import collect
+from pipeline.report import page, read
+from pipeline.report.read import collect
 from stages.report import report
 from tests.report.conftest import Maker
 from tests.report.project import Plan
@@ -75,7 +74,7 @@ def test_a_draw_of_several_labels_is_not_called_one(
 ) -> None:
     claims = ("One label per image", "one positive label per image", "one of them shown", "see one label per image")
     assert all(claim in " ".join([*built[1].text, built[1].words]) for claim in claims)
-    monkeypatch.setattr(collect_module, "ONE", None)  # as if params.yaml kept two
+    monkeypatch.setattr(read, "ONE", None)  # as if params.yaml kept two
     words = Reader(page.build(collect(*whole)).html).words
     assert not [claim for claim in claims if claim in words]
     assert "Some labels per image" in words and "some of them shown" in words

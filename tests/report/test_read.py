@@ -9,7 +9,8 @@ import pytest
 from pipeline.config.params import Params
 from pipeline.core import files
 from pipeline.core.errors import FileError
-from pipeline.report.collect import Collected, collect, number
+from pipeline.report import frames
+from pipeline.report.read import Collected, Run, collect, number
 
 Whole = tuple[Path, Params]
 
@@ -21,9 +22,20 @@ def copy(whole: Whole, tmp_path: Path) -> Whole:
     return root, whole[1]
 
 
+def _finetuned(found: Collected) -> dict[str, list[Run]]:
+    """The fine-tuned runs of each arm."""
+    arms: dict[str, list[Run]] = {}
+    for run in found.runs:
+        if run.stage == "finetune":
+            arms.setdefault("-".join(filter(None, [run.method, run.variant])), []).append(run)
+    return arms
+
+
 def test_every_run_of_grid_and_variants_is_read(whole: Whole) -> None:
     found = collect(*whole)
-    arms = {(arm.stage, arm.name): [run.seed for run in arm.runs] for arm in found.arms}
+    arms: dict[tuple[str, str], list[int]] = {}
+    for run in found.runs:
+        arms.setdefault((run.stage, "-".join(filter(None, [run.method, run.variant]))), []).append(run.seed)
     every = [0, 1, 2]
     assert arms == {
         **{
@@ -36,21 +48,23 @@ def test_every_run_of_grid_and_variants_is_read(whole: Whole) -> None:
         ("lac", "plc"): every,
         ("lac", "lac-no_queue"): [0],
     }
-    assert found.missing == []
+    assert found.missing == ()
     assert [(item.method, item.seed) for item in found.landscapes] == [(m, s) for s in every for m in ("an", "em_apl")]
     assert len(found.audits) == len(found.wasserstein) == 3
     assert found.methods() == ["an", "em", "em_apl", "iun", "full", "plc", "lac"]
 
 
 def test_fields_become_numbers_and_empty_ones_none(whole: Whole) -> None:
-    arm = collect(*whole).of("finetune", "digits")[0]
-    assert arm.runs[0].epochs[1] == {
+    run = _finetuned(collect(*whole))["an"][0]
+    assert frames.records(run.by_epoch)[1] == {
         "epoch": 2.0, "learning_rate": 0.001, "loss": 0.25, "risk": 0.1, "val_map": 65.0, "val_map_absent_zero": 65.0,
         "train_map": None, "selected": 1.0,
     }  # fmt: skip
-    by_class = {row["class"]: row["ap_test"] for row in arm.runs[0].per_class}
-    assert by_class["absent in test"] is None
+    by_class = run.by_class.set_index("class")["ap_test"]
+    assert np.isnan(by_class["absent in test"])
     assert by_class["rare"] == pytest.approx(0.65)
+    assert (run.test_map, run.val_map, run.learning_rate, run.epoch, run.epochs) == (64.0, 65.0, 0.01, 2, 6)
+    assert run.edge and not _finetuned(collect(*whole))["an"][1].edge  # the largest of three rates
 
 
 def test_supported_classes_count_both_official_lists_and_scored_cells(whole: Whole) -> None:
@@ -72,7 +86,7 @@ def test_what_params_do_not_name_is_not_read(copy: Whole) -> None:
     root, params = copy
     shutil.copytree(root / "runs/finetune/digits-em-0", root / "runs/finetune/digits-removed-0")
     shutil.copytree(root / "runs/finetune/digits-em-0", root / "runs/finetune/digits-em-7")
-    assert {arm.name: len(arm.runs) for arm in collect(root, params).of("finetune", "digits")} == {
+    assert {name: len(runs) for name, runs in _finetuned(collect(root, params)).items()} == {
         "an": 3, "em": 3, "em_apl": 3, "iun": 3, "full": 3,
     }  # fmt: skip
 
@@ -103,9 +117,10 @@ def test_an_absent_file_is_named_and_in_partial_mode_listed(copy: Whole, path: s
 def test_a_run_without_a_file_is_left_out_whole(copy: Whole) -> None:
     root, params = copy
     (root / "runs/finetune/digits-em-1/search.tsv").unlink()
-    arm = {arm.name: arm for arm in collect(root, params, partial=True).of("finetune", "digits")}["em"]
-    assert [run.seed for run in arm.runs] == [0, 2]
-    assert arm.planned == 3
+    found = collect(root, params, partial=True)
+    assert [run.seed for run in _finetuned(found)["em"]] == [0, 2]
+    arms = frames.measure(found)["digits"].arms.set_index(["stage", "name"])
+    assert (arms.loc[("finetune", "em"), "planned"], arms.loc[("finetune", "an"), "planned"]) == (3, 3)
 
 
 def _no_key(path: Path) -> None:
@@ -124,6 +139,17 @@ def _one_word(path: Path) -> None:
 
 def _no_truth(path: Path) -> None:
     files.write_json(path, {key: value for key, value in files.read_json(path).items() if key != "truth"})
+
+
+def test_what_provenance_does_not_say_is_not_recorded(copy: Whole) -> None:
+    root, params = copy
+    files.write_json(root / "runs/finetune/digits-em-1/provenance.json", {})
+    run = _finetuned(collect(root, params))["em"][1]
+    assert (run.head, run.protocol, run.density, run.select) == ("not recorded", "not recorded", False, None)
+
+
+def _no_column(path: Path) -> None:
+    path.write_text(path.read_text().replace("val_map", "val_score"))
 
 
 def _no_number(path: Path) -> None:
@@ -147,6 +173,7 @@ def _not_complete(path: Path) -> None:
         ("analyses/wasserstein/digits-1/wasserstein.json", _no_truth, "truth"),
         ("runs/finetune/digits-em-1/metrics.json", lambda path: path.write_text("{"), "not JSON"),
         ("runs/finetune/digits-an-1/epochs.tsv", _no_number, "not a finite number"),
+        ("runs/finetune/digits-an-1/epochs.tsv", _no_column, "val_map"),
         ("analyses/landscape/digits-an-1/landscape.h5", _not_complete, "interrupted"),
     ],
 )
@@ -168,7 +195,7 @@ def test_an_empty_project_names_some_files_and_counts_the_rest(whole: Whole, tmp
     assert "data/prepare/digits/table.h5" in str(error.value)
     found = collect(tmp_path, whole[1], partial=True)
     assert f"and {len(found.missing) - 5} files more" in str(error.value)
-    assert not found.arms and len(found.missing) > 200
+    assert not found.runs and len(found.missing) > 200
 
 
 def test_a_variant_of_another_dataset_is_named(whole: Whole) -> None:
@@ -184,16 +211,14 @@ def test_a_variant_of_another_dataset_is_named(whole: Whole) -> None:
 
 
 def test_arms_know_how_they_were_trained(whole: Whole, zoo: Collected) -> None:
-    known = {(arm.stage, arm.name): arm for arm in zoo.arms}
-    assert [known["finetune", name].start for name in ("plc-from_an", "gr", "gr-recipe")] == ["an", "", ""]
-    heads = {name: known["end_to_end", name].head for name in ("plc", "mime", "scl", "an")}
+    known = _finetuned(zoo)
+    assert [known[name][0].start for name in ("plc-from_an", "gr", "gr-recipe")] == ["an", "", ""]
+    heads = {run.method: run.head for run in zoo.runs if run.stage == "end_to_end"}
     assert heads == {"plc": "label embedding", "mime": "bottleneck", "scl": "linear", "an": "linear"}
-    assert known["finetune", "gr"].protocol == "common" and known["finetune", "gr-recipe"].protocol == "published"
-    assert known["finetune", "role"].density and not known["finetune", "gr"].density
-    run = replace(known["finetune", "gr"].runs[0], provenance={})
-    assert replace(known["finetune", "gr"], runs=(run,)).protocol == "not recorded"
-    mixed = (*known["finetune", "gr"].runs, *known["finetune", "gr-recipe"].runs)
-    assert replace(known["finetune", "gr"], runs=mixed).protocol == "common, published"
+    assert known["gr"][0].protocol == "common" and known["gr-recipe"][0].protocol == "published"
+    assert known["role"][0].density and not known["gr"][0].density
+    mixed = replace(zoo, runs=tuple(replace(run, variant="") for run in (*known["gr"], *known["gr-recipe"])))
+    assert frames.measure(mixed)["digits"].arms["protocol"].tolist() == ["common, published"]
 
 
 def test_landscape_arrays_keep_their_axes(whole: Whole) -> None:

@@ -1,0 +1,153 @@
+"""Comparisons of one dataset's arms as frames: at the same seeds, and from epoch to epoch.
+
+Columns ``x``, ``x_std`` and ``x_n`` are a spread (`frames`). A difference is paired: both runs share dataset and seed.
+"""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pipeline.report.frames import (
+    ARM,
+    FIRST_NETWORK,
+    SECOND_STAGE,
+    Arm,
+    Results,
+    Spread,
+    arms_of,
+    by_arm,
+    by_seed,
+    flat,
+    spread,
+    spreads_by_epoch,
+)
+
+
+def paired(first: pd.Series, second: pd.Series) -> Spread:
+    """Return the difference ``first - second`` over the seeds that both have.
+
+    Args:
+        first: Value by seed.
+        second: Value by seed.
+
+    Returns:
+        A spread, and ``ahead``: the number of seeds at which ``first`` is larger.
+    """
+    difference = (first - second).dropna().sort_index()
+    return {**spread(difference), "ahead": int((difference > 0).sum())}
+
+
+def _compare(result: Results, first: Arm, second: Arm, columns: dict[str, str]) -> dict[str, Any]:
+    """Return the paired differences of two arms, in columns of the given names."""
+    differences = {
+        name: paired(by_seed(result.runs_of[first], column), by_seed(result.runs_of[second], column))
+        for name, column in columns.items()
+    }
+    return {key: value for name, difference in differences.items() for key, value in flat(name, difference).items()}
+
+
+def against_own_head(result: Results) -> pd.DataFrame:
+    """Return fine-tuned networks compared with the linear heads that they started from.
+
+    One row for each arm whose head has runs: ``method``, ``variant``, ``start`` (another method, whose head it was,
+    or empty), and the paired differences ``test`` and ``val`` in points of mAP.
+    """
+    arms = set(arms_of(result.arms))
+    rows = []
+    for row in result.arms[result.arms["stage"] == "finetune"].to_dict("records"):
+        head = ("linear_init", row["start"] or row["method"], "")
+        if head in arms:
+            mine = ("finetune", row["method"], row["variant"])
+            difference = _compare(result, mine, head, {"test": "test_map", "val": "val_map"})
+            rows.append({"method": row["method"], "variant": row["variant"], "start": row["start"], **difference})
+    return pd.DataFrame(rows, columns=None if rows else ["method", "variant", "start", "test"])
+
+
+def side_by_side(result: Results) -> pd.DataFrame:
+    """Return linear heads and fine-tuned networks side by side.
+
+    One row for each arm of either stage: ``method``, ``variant``, the columns of ``arms`` with the prefixes
+    ``linear_init_`` and ``finetune_`` (NaN where it has no runs) and ``gain`` (paired difference to the head that
+    it started from, in points of test mAP). Best fine-tuned first, then best linear head; no row where one of the
+    stages has no runs.
+    """
+    key = ["method", "variant"]
+    sides = [result.ranked(stage).set_index(key).add_prefix(f"{stage}_") for stage in ("linear_init", "finetune")]
+    if any(side.empty for side in sides):
+        return pd.DataFrame()
+    first = sides[0].index.append(sides[1].index).unique()
+    gain = (
+        against_own_head(result)
+        .set_index(key)
+        .filter(regex="^test")
+        .rename(columns=lambda name: name.replace("test", "gain"))
+    )
+    both = pd.concat([*sides, gain], axis=1).reindex(first).rename_axis(key).reset_index()
+    both = both.astype({name: "Int64" for name in both if name.endswith("_n")})
+    order = ["finetune_test_map", "linear_init_test_map"]
+    return both.sort_values(order, ascending=False, kind="stable", na_position="last", ignore_index=True)
+
+
+def second_stage(result: Results) -> pd.DataFrame:
+    """Return every arm of the second stage's method compared with its rivals at the same seeds.
+
+    The rivals are the other methods of that stage (the first method trained on) with their variants; for the grid's own
+    arm also its own variants and the network that it started from.
+
+    One row for each pair: ``subject`` and ``rival`` (names), ``subject_variant``, the rival's ``method`` and
+    ``variant``, ``start`` (1 for the network that the stage started from), the paired differences ``test``,
+    ``supported`` and ``val`` in points of mAP, and of both sides ``epochs`` and ``thresholds`` (lists; no threshold
+    where none was recorded).
+    """
+    arms = arms_of(result.arms)
+    second = [arm for arm in arms if arm[0] == SECOND_STAGE]
+    own = [arm for arm in second if arm[1] == SECOND_STAGE]
+    others = [arm for arm in second if arm not in own]
+    starts = [arm for arm in arms if arm == ("end_to_end", FIRST_NETWORK, "")]
+    rows = []
+    for subject in own:
+        more = [] if subject[2] else [*(arm for arm in own if arm != subject), *starts]
+        for rival in [*others, *more]:
+            sides = [result.runs_of[subject], result.runs_of[rival]]
+            columns = {"test": "test_map", "supported": "test_map_supported", "val": "val_map"}
+            rows.append({
+                "subject": "-".join(filter(None, subject[1:])), "subject_variant": subject[2],
+                "rival": "-".join(filter(None, rival[1:])), "method": rival[1], "variant": rival[2],
+                "start": int(rival in starts), **_compare(result, subject, rival, columns),
+                "epochs": [sorted(set(side["epochs"])) for side in sides],
+                "thresholds": [sorted(set(side["threshold"].dropna())) for side in sides],
+            })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def falls(result: Results, stage: str) -> pd.DataFrame:
+    """Return how far each arm's val mAP falls from its best epoch to its last.
+
+    One row for each arm: ``best`` and ``last`` val mAP and ``fall`` (spreads, percent points), ``best_epoch``, the
+    median of the seeds', and ``epochs``, the most that one trained for.
+    """
+    mine = result.epochs[result.epochs["stage"] == stage]
+    rows = []
+    for arm, runs in by_arm(mine):
+        curves = [run.dropna(subset="val_map") for _, run in runs.groupby("seed", sort=False)]
+        curves = [curve for curve in curves if len(curve)]
+        if curves:
+            best = np.array([curve["val_map"].max() for curve in curves])
+            last = np.array([curve["val_map"].iloc[-1] for curve in curves])
+            rows.append({
+                **dict(zip(ARM, arm, strict=True)), **flat("best", spread(best)), **flat("last", spread(last)),
+                **flat("fall", spread(best - last)), "epochs": int(runs.groupby("seed").size().max()),
+                "best_epoch": float(np.median([curve.loc[curve["val_map"].idxmax(), "epoch"] for curve in curves])),
+            })  # fmt: skip
+    return pd.DataFrame(rows, columns=None if rows else [*ARM, "fall"])
+
+
+def over_epochs(result: Results, stage: str, column: str) -> pd.DataFrame:
+    """Return one column of the per-epoch tables as spreads over the seeds that reached an epoch.
+
+    One row an arm and epoch, ``epoch`` ascending; ``selected`` says whether any seed chose it.
+    """
+    mine = result.epochs[result.epochs["stage"] == stage]
+    frames = [spreads_by_epoch(rows.sort_values("epoch", kind="stable"), column, "chose") for _, rows in by_arm(mine)]
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*ARM, "epoch", column])

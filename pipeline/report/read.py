@@ -1,0 +1,421 @@
+"""Read everything that the grid and the variants of params.yaml ask for, and name what is not there.
+
+Nothing is searched for: a file is read because params.yaml says that a stage makes it, so what a removed method left
+behind never enters the page. In normal mode absent files are an error that names them; in partial mode they are listed
+in ``Collected.missing``, with the reason, and everything that depends on them is left out.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from pipeline.config.params import TRAINING_STAGES, Params
+from pipeline.core import files, hdf5
+from pipeline.core.errors import FileError
+from pipeline.data.images import Pixels
+from pipeline.labels.settings import KeptCount
+from pipeline.labels.table import Table, read_table
+
+T = TypeVar("T")
+SCORED = ("val", "test")
+"""Splits of which a run has scores."""
+OWN = ("csv", "json", "folder")
+"""Sources of data of one's own, which have no official lists of training and test images."""
+ONE = KeptCount(kind="count", value=1)
+
+_SCORES = ("map", "map_absent_zero")
+_NAMED = 5  # files that an error message spells out; a first run may lack hundreds
+_TEXT = ("class", "key", "kind", "method", "path", "quantity", "reason", "split", "stage", "weights")
+_COUNTS = ("unknown", "labelled", "negatives", "positives", "negatives_correct", "positives_correct",
+           "hidden_positives", "hidden_positives_called_negative", "hidden_positives_recalled")  # fmt: skip
+AUDITED = ("coverage", "accuracy", "negative_accuracy", "positive_precision", "hidden_positive_recall",
+           "hidden_positive_miss_rate", "baseline_all_unknown_negative")  # fmt: skip
+"""What an audit measures of pseudo-labels, as fractions in [0, 1]."""
+_KEYS = ("stage", "key")
+AUDIT = {
+    "runs": (*_KEYS, "reason", "epoch", "rounds", "chosen.positives", "chosen.negatives", "beliefs.probability.cells",
+             "beliefs.probability.mean", "beliefs.belief.mean", "beliefs.belief.likely_present",
+             *(f"chosen.{name}" for name in AUDITED)),
+    "rounds": (*_KEYS, "kind", "epoch", "selected", "labelled", *AUDITED),
+    "per_class": (*_KEYS, "class", *_COUNTS),
+    "calibration": (*_KEYS, "quantity", "bin", "lower", "upper", "cells", "true_positives", "mean_belief", "reference"),
+    "missed": (*_KEYS, "rank", "path", "class", "belief", "probability", "truth"),
+}  # fmt: skip
+"""Columns of an audit's tables that the report reads; those of ``runs`` are from its record."""
+WASSERSTEIN = {
+    "runs": (*_KEYS, "reason", "train.pooled", "val.pooled"),
+    "per_class": (*_KEYS, "class", "split", "distance", "reason"),
+    "epochs": (*_KEYS, "epoch", "selected", "split", "pooled"),
+}
+"""As ``AUDIT``."""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A file that params.yaml asks for and that cannot be read, or a part of params.yaml that cannot be shown."""
+
+    path: str
+    """Path from the project root, or a key of params.yaml."""
+    reason: str
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A training run that params.yaml asks for. Runs that differ in nothing but the seed are one arm."""
+
+    dataset: str
+    stage: str
+    method: str
+    variant: str
+    """The ``<what>`` of a variant's key; empty for the grid's own runs."""
+    start: str
+    """Another method, from whose linear head the run starts; empty where it is its own or none."""
+    seed: int
+    key: str
+
+
+@dataclass(frozen=True)
+class Run(Planned):
+    """What one training run left, without its weights. Mean average precision (map) is in percent."""
+
+    head: str
+    """Kind of the network's head, in words."""
+    protocol: str
+    """``common`` or ``published``: whose training recipe it was."""
+    density: bool
+    """Whether the method was told how many labels an image has on average."""
+    given: tuple[str, ...]
+    """Of val and test, those scored by given labels that are not exhaustive, what is unknown counted absent."""
+    select: str | None
+    threshold: float | None
+    averaged: bool
+    """Whether the moving average of the weights was chosen, not the weights."""
+    learning_rate: float
+    edge: bool
+    """Whether that rate is the lowest or highest of at least three that were tried."""
+    epoch: int
+    epochs: int
+    test_map: float | None
+    test_map_absent_zero: float | None
+    val_map: float | None
+    val_map_absent_zero: float | None
+    classes_present: int
+    by_epoch: pd.DataFrame
+    by_class: pd.DataFrame
+    provenance: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Landscape:
+    """Loss around one trained network."""
+
+    dataset: str
+    method: str
+    seed: int
+    offsets_1d: np.ndarray
+    loss_1d: np.ndarray
+    offsets_2d: np.ndarray
+    loss_2d: np.ndarray
+    """(n2, n2) loss at offset i along the first direction and j along the second."""
+    centre: float
+    images: int
+    stage: str
+    direction_seed: int
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """One audit or one Wasserstein analysis: a JSON record and its tables."""
+
+    dataset: str
+    seed: int
+    record: dict[str, Any]
+    tables: dict[str, pd.DataFrame]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What is known about a dataset before anything is trained."""
+
+    name: str
+    min_support: int
+    table: Table | None
+    prepare: dict[str, Any] | None
+    simulate: dict[str, Any] | None
+    backbone: dict[str, Any] | None
+    own: bool = False
+    """Whether the data have no official lists: the test part is the test split, the training part train and val."""
+    pictures: Pixels | None = None
+    """The packed pictures by row of the table, where the page shows some and they are at hand."""
+
+    def supported(self) -> tuple[str, ...] | None:
+        """Return the classes with at least ``min_support`` positives in both official parts; None without a table."""
+        if self.table is None:
+            return None
+        known = (self.table.truth == 1) & self.table.scored
+        counts = [known[self.table.official == part].sum(axis=0) for part in (0, 1)]
+        enough = (counts[0] >= self.min_support) & (counts[1] >= self.min_support)
+        return tuple(name for name, keep in zip(self.table.classes, enough, strict=True) if keep)
+
+
+@dataclass(frozen=True)
+class Collected:
+    """Everything the page is made of."""
+
+    params: Params
+    datasets: tuple[Dataset, ...]
+    runs: tuple[Run, ...] = ()
+    audits: tuple[Analysis, ...] = ()
+    wasserstein: tuple[Analysis, ...] = ()
+    landscapes: tuple[Landscape, ...] = ()
+    missing: tuple[Missing, ...] = ()
+
+    def truth(self, dataset: str) -> bool:
+        """Return whether anything can be measured of hidden labels: what was read of a dataset says nothing else."""
+        tables = [item.table for item in self.datasets if item.name == dataset and item.table is not None]
+        records = [item.record for item in (*self.audits, *self.wasserstein) if item.dataset == dataset]
+        return all(table.exhaustive for table in tables) and all(record["truth"] for record in records)
+
+    def one_label(self, dataset: str) -> bool:
+        """Return whether each image of a dataset shows one present label, as in the papers."""
+        return self.truth(dataset) and self.params.settings("simulate", dataset).positives == ONE
+
+    def methods(self) -> list[str]:
+        """Return every method name of the grid and the variants, in the order of params.yaml."""
+        names = [name for stage in TRAINING_STAGES for name in getattr(self.params.grid, stage)]
+        names += [item.method for stage in TRAINING_STAGES for item in getattr(self.params.variants, stage).values()]
+        return list(dict.fromkeys([*names, *self.params.grid.landscape]))
+
+
+def planned(params: Params, dataset: str) -> list[Planned]:
+    """Return the training runs that ``params`` asks for: by stage, the grid's own before variants, seeds ascending."""
+    runs = []
+    for stage in TRAINING_STAGES:
+        arms: dict[tuple[str, str], list[Planned]] = {}
+        for method in getattr(params.grid, stage):
+            arms[method, ""] = [
+                Planned(dataset, stage, method, "", "", seed, f"{dataset}-{method}-{seed}")
+                for seed in params.grid.seeds
+            ]
+        for key, item in getattr(params.variants, stage).items():
+            if item.dataset == dataset:
+                what = key.removeprefix(f"{item.dataset}-{item.method}-{item.seed}-")
+                start = getattr(item, "start", item.method)
+                run = Planned(dataset, stage, item.method, what, start * (start != item.method), item.seed, key)
+                arms.setdefault((item.method, what), []).append(run)
+        runs += [run for arm in arms.values() for run in sorted(arm, key=lambda run: run.seed)]
+    return runs
+
+
+def number(text: str | None) -> float | None:
+    """Return a table's field as a number, None where it is empty or absent.
+
+    Raises:
+        ValueError: The field holds something else, or a number that is not finite.
+    """
+    if text is None or text == "":
+        return None
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text!r} is not a finite number")
+    return value
+
+
+def _frame(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
+    """Return a TSV as a frame of numbers (NaN: empty) and words; without rows, the columns asked for.
+
+    Raises:
+        KeyError: It has rows, but not a column that is asked for.
+    """
+    rows = files.read_tsv(path)
+    if not rows:
+        return pd.DataFrame(columns=list(columns))
+    for column in columns:
+        if column not in rows[0]:
+            raise KeyError(column)
+    return pd.DataFrame({
+        name: [row[name] for row in rows] if name in _TEXT else np.array([number(row[name]) for row in rows], float)
+        for name in rows[0]
+    })  # fmt: skip
+
+
+class _Reader:
+    """Reads files below the root and keeps a list of those it could not read."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.missing: list[Missing] = []
+
+    def get(self, read: Callable[[Path], T], path: str) -> T | None:
+        """Return ``read(root / path)``, or None and an entry in ``missing``."""
+        full = self.root / path
+        try:
+            return read(full)
+        except FileError as error:
+            reason = str(error)
+        except (ValueError, KeyError, TypeError) as error:
+            reason = f"not in the expected form ({type(error).__name__}: {error})"
+        # The root is where this machine keeps the project; it has no place in a file that Git or DVC keeps.
+        reason = reason.removeprefix(f"{full}: ").replace(f"{self.root}/", "")
+        self.missing.append(Missing(path, reason))
+        return None
+
+    def table(self, path: str, *columns: str) -> pd.DataFrame | None:
+        """Return a TSV, which must have these columns."""
+        return self.get(lambda full: _frame(full, columns), path)
+
+
+def _metrics(path: Path) -> dict[str, Any]:
+    record = files.read_json(path)
+    for split in SCORED:
+        for key in (*_SCORES, "classes_present"):
+            if key not in record[split]:
+                raise KeyError(f"{split}.{key}")
+        if split not in record["labels"]:
+            raise KeyError(f"labels.{split}")
+    for key in ("epoch", "epochs", "learning_rate"):
+        if key not in record:
+            raise KeyError(key)
+    return record
+
+
+def _run(reader: _Reader, plan: Planned) -> Run | None:
+    folder = f"runs/{plan.stage}/{plan.key}"
+    metrics = reader.get(_metrics, f"{folder}/metrics.json")
+    by_epoch = reader.table(f"{folder}/epochs.tsv", "epoch", "val_map", "loss")
+    by_class = reader.table(f"{folder}/per_class.tsv", "class", "ap_test")
+    search = reader.table(f"{folder}/search.tsv", "learning_rate")
+    provenance = reader.get(files.read_json, f"{folder}/provenance.json")
+    if metrics is None or by_epoch is None or by_class is None or search is None or provenance is None:
+        return None
+    settings, rate = provenance.get("settings", {}), metrics["learning_rate"]
+    tried = sorted(set(search["learning_rate"]))
+    return Run(
+        **vars(plan),
+        head=(settings.get("head", {}).get("kind") or "not recorded").replace("_", " "),
+        protocol=settings.get("protocol") or "not recorded",
+        density="expected_positives" in provenance.get("needs", ()),
+        given=tuple(split for split in SCORED if metrics["labels"][split] == "given"),
+        select=settings.get("select"),
+        threshold=provenance.get("method", {}).get("threshold"),
+        averaged=metrics.get("weights") == "average",
+        learning_rate=rate,
+        edge=len(tried) >= 3 and rate in (tried[0], tried[-1]),  # of two rates one is always the edge
+        epoch=metrics["epoch"],
+        epochs=metrics["epochs"],
+        **{f"{split}_{key}": metrics[split][key] for split in SCORED for key in _SCORES},
+        classes_present=metrics["test"]["classes_present"],
+        by_epoch=by_epoch,
+        by_class=by_class,
+        provenance=provenance,
+    )
+
+
+def _landscape(path: Path, dataset: str, method: str, seed: int) -> Landscape:
+    with hdf5.read(path) as file:
+        names = ("offsets_1d", "loss_1d", "offsets_2d", "loss_2d")
+        arrays = [np.asarray(file[name][()], dtype=np.float64) for name in names]  # pyright: ignore
+        about = dict(file.attrs)
+    images, directions = int(about["images"]), int(about["direction_seed"])
+    centre, stage = float(about["centre_loss"]), str(about["stage"])
+    line, losses, plane, surface = arrays
+    return Landscape(dataset, method, seed, line, losses, plane, surface, centre, images, stage, directions)
+
+
+def _record(path: Path) -> dict[str, Any]:
+    record = files.read_json(path)
+    if "truth" not in record:
+        raise KeyError("truth")
+    return record
+
+
+def _analyses(
+    reader: _Reader, kind: str, dataset: str, seed: int, tables: dict[str, tuple[str, ...]]
+) -> list[Analysis]:
+    """Return the analysis of one seed, or nothing where a part of it is missing."""
+    folder = f"analyses/{kind}/{dataset}-{seed}"
+    record = reader.get(_record, f"{folder}/{kind}.json")
+    files = [name for name in tables if name != "runs"]
+    read = {name: reader.table(f"{folder}/{name}.tsv", *tables[name]) for name in files}
+    known = {name: frame for name, frame in read.items() if frame is not None}
+    return [] if record is None or len(known) < len(files) else [Analysis(dataset, seed, record, known)]
+
+
+def _pictures(reader: _Reader, path: str, table: Table) -> Pixels | None:
+    """Return the packed pictures of a table whose page shows some: only likely missed labels are looked at."""
+    if table.exhaustive or not (reader.root / path).is_file():
+        return None
+
+    def read(full: Path) -> Pixels:
+        pixels = Pixels(full, memory=0)
+        if len(pixels) != len(table.paths):
+            raise ValueError(f"{len(pixels)} pictures for {len(table.paths)} rows of the table")
+        return pixels
+
+    return reader.get(read, path)
+
+
+def _dataset(reader: _Reader, params: Params, name: str) -> Dataset:
+    table = reader.get(read_table, f"data/prepare/{name}/table.h5")
+    return Dataset(
+        name,
+        params.settings("report", name).min_support,
+        table,
+        reader.get(files.read_json, f"data/prepare/{name}/report.json"),
+        reader.get(files.read_json, f"data/simulate/{name}/report.json"),
+        reader.get(files.read_json, f"weights/{name}/provenance.json"),
+        params.settings("prepare", name)["source"] in OWN,
+        None if table is None else _pictures(reader, f"data/prepare/{name}/images.h5", table),
+    )
+
+
+def collect(root: Path, params: Params, partial: bool = False) -> Collected:
+    """Read the results that ``params`` asks for.
+
+    Args:
+        root: Project root.
+        params: Checked parameters; its grid and variants say which files there are.
+        partial: Whether absent files are listed instead of refused.
+
+    Returns:
+        The results, and in partial mode the list of what could not be read.
+
+    Raises:
+        FileError: Not ``partial`` and a file is absent or unreadable; the message names it.
+    """
+    reader, grid = _Reader(root), params.grid
+    datasets = tuple(_dataset(reader, params, name) for name in grid.datasets)
+    runs, audits, wasserstein, landscapes = [], [], [], []
+    for dataset in grid.datasets:
+        runs += [run for plan in planned(params, dataset) if (run := _run(reader, plan)) is not None]
+        for seed in grid.seeds:
+            audits += _analyses(reader, "audit", dataset, seed, AUDIT)
+            wasserstein += _analyses(reader, "wasserstein", dataset, seed, WASSERSTEIN)
+            for method in grid.landscape:
+                path = f"analyses/landscape/{dataset}-{method}-{seed}/landscape.h5"
+                item = reader.get(lambda full, about=(dataset, method, seed): _landscape(full, *about), path)
+                landscapes += [] if item is None else [item]
+    if reader.missing and not partial:
+        lines = [f"{item.path}: {item.reason}" for item in reader.missing[:_NAMED]]
+        if len(reader.missing) > _NAMED:
+            lines.append(f"and {len(reader.missing) - _NAMED} files more")
+        raise FileError("\n".join([*lines, "`python -m stages.report --partial` renders what is there"]))
+    missing = [*reader.missing, *_not_in_the_grid(params)]
+    return Collected(
+        params, datasets, tuple(runs), tuple(audits), tuple(wasserstein), tuple(landscapes), tuple(missing)
+    )
+
+
+def _not_in_the_grid(params: Params) -> list[Missing]:
+    """Return the variants whose dataset was not read."""
+    return [
+        Missing(f"variants.{stage}.{key}", f"dataset {item.dataset} is not in grid.datasets, so it was not read")
+        for stage in TRAINING_STAGES
+        for key, item in getattr(params.variants, stage).items()
+        if item.dataset not in params.grid.datasets
+    ]
