@@ -7,7 +7,7 @@ import torch
 
 from pipeline.config.runs import job
 from pipeline.core import hdf5
-from pipeline.core.errors import ConfigError, FileError
+from pipeline.core.errors import FileError
 from pipeline.networks.network import Network
 from pipeline.training.inputs import FeatureInputs, Inputs
 from pipeline.training.run import execute
@@ -25,12 +25,9 @@ def linear_init(root: Path, dataset: str, method: str, seed: int, variant: str |
         variant: Key of a variant, or None for the grid's run.
 
     Raises:
-        ConfigError: The head needs maps, which the cache does not hold.
         FileError: The cache is absent, of another number of images, or not finite.
     """
     run = job(root, "linear_init", dataset, method, seed, variant)
-    if run.settings.head.kind != "linear":
-        raise ConfigError(f"linear_init.head.kind: {run.settings.head.kind!r} needs maps; cached features have none")
     cache = root / "data" / "features" / dataset / "features.h5"
     with hdf5.read(cache) as file:
         features = file["features"][()]

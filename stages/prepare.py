@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.config import rules
 from pipeline.config.params import read_params
 from pipeline.core import faults, files, resume
 from pipeline.core.errors import ConfigError, SourceError
@@ -37,16 +38,16 @@ def prepare(root: Path, dataset: str) -> None:
         dataset: Name of a dataset.
 
     Raises:
-        ConfigError: the settings name no source, or do not suit it.
+        ConfigError: the settings name no source, or do not suit it, or a split is empty.
         ImageError: pictures cannot be used and stop the run; the message says how to go on.
-        SourceError: the raw data is not what the source expects, or a split is empty.
+        SourceError: the raw data is not what the source expects.
     """
     source, settings = load(read_params(root / "params.yaml").settings("prepare", dataset), f"prepare.{dataset}")
 
     # before the lists are read: what changes meanwhile is told by the next check
     raw = source.fingerprint(settings, root)
     data = _read(source, settings, root, dataset)
-    _refuse_an_empty_split(dataset, data.table)
+    rules.raise_if_any(rules.empty_splits(dataset, data.table))
     folder = root / "data" / "prepare" / dataset
     same = {**settings.model_dump(exclude={"bad_images"}), "paths": data.table.paths}
     print_ = resume.fingerprint([same, packing.stamp(data, raw)], [])
@@ -67,7 +68,7 @@ def prepare(root: Path, dataset: str) -> None:
             raise ImageError(f"{error}\n{_remedy(dataset, some_are_good)}") from error
         kept = None if data.objects is None else data.objects.take(packed.rows)
         data = replace(data, table=data.table.take(packed.rows), objects=kept)
-        _refuse_an_empty_split(dataset, data.table)
+        rules.raise_if_any(rules.empty_splits(dataset, data.table))
         files.install(packed.file, folder / "images.h5")
         write_table(folder / "table.h5", data.table, data.objects)
         report = {"dataset": dataset, "source": settings.source, "size": settings.size, "raw_sha256": raw}
@@ -102,18 +103,6 @@ def _remedy(dataset: str, some_are_good: bool) -> str:
     """Return what to do about pictures that cannot be used."""
     drop = f"leave them out: prepare.{dataset}.bad_images: drop; " if some_are_good else ""
     return f"{drop}see all: spml check-data {dataset}"
-
-
-def _refuse_an_empty_split(dataset: str, table: Table) -> None:
-    """Refuse a table that leaves nothing to train on, choose by or test on.
-
-    Raises:
-        SourceError: As said.
-    """
-    counts = {name: len(table.rows(name)) for name in SPLITS}
-    if empty := [name for name, count in counts.items() if not count]:
-        found = ", ".join(f"{count} {name}" for name, count in counts.items())
-        raise SourceError(f"prepare.{dataset}: no image in {' and '.join(empty)} ({found})")
 
 
 def _workers() -> int | None:

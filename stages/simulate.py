@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.config import rules
 from pipeline.config.params import read_params
 from pipeline.core import files, hdf5
-from pipeline.core.errors import ConfigError, SourceError
+from pipeline.core.errors import SourceError
 from pipeline.labels import draws, recipe, weights
 from pipeline.labels.draws import Draw
 from pipeline.labels.settings import Simulate
@@ -35,23 +36,15 @@ def simulate(root: Path, dataset: str) -> None:
         dataset: Name of a dataset.
 
     Raises:
-        ConfigError: the protocol or the bias does not suit the data.
-        SourceError: training or validation images have no positive and the settings refuse that, or the table of
-            weights is faulty.
+        ConfigError: the protocol or the bias does not suit the data, or training or validation images have no positive
+            and the settings refuse that.
+        SourceError: the table of weights is faulty.
     """
     settings = read_params(root / "params.yaml").settings("simulate", dataset)
     file = root / "data" / "prepare" / dataset / "table.h5"
     table = read_table(file)
-    if (settings.protocol == "given") == table.exhaustive:
-        are, use = ("", "literature or seeded") if table.exhaustive else (" not", "given")
-        raise ConfigError(
-            f"simulate.protocol: {settings.protocol}, but the labels of {dataset} are{are} exhaustive; set it to {use}"
-        )
-    empty = np.flatnonzero((table.official == 0) & ~table.truth.any(axis=1))
-    if len(empty) and settings.empty_rows == "error":
-        names = ", ".join(table.paths[row] for row in empty[:20])
-        raise SourceError(f"simulate.empty_rows: {len(empty)} training and val images have no positive label: {names}")
-
+    rules.raise_if_any(rules.label_protocol(dataset, settings, table))
+    rules.raise_if_any(rules.empty_rows(dataset, settings, table))
     objects = read_objects(file)
     if settings.protocol == "given":
         single = everything = negatives = recipe.given(table.truth, table.scored)

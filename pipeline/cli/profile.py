@@ -5,12 +5,15 @@ params.yaml is left alone, with exit status 1, when it holds an edit that neithe
 is not what this command wrote last.
 """
 
+import argparse
 import hashlib
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 from ruamel.yaml import YAML, YAMLError
 
+from pipeline.cli.verbs import Verbs
 from pipeline.config import profiles
 from pipeline.core.errors import ConfigError
 from pipeline.core.files import write_text
@@ -105,3 +108,25 @@ def apply(root: Path, name: str, raw: str | None = None, *, force: bool = False)
     if now != text:
         write_text(path, text)
     write_text(root / WRITTEN, f"{_hash(text)}\n")
+
+
+def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
+    """Return the verb's parser, which joins the others."""
+    parser = verbs.add_parser("profile", help="write params.yaml from a profile")
+    parser.add_argument("name", help="a file of profiles/, without .yaml")
+    parser.add_argument("--root", metavar="FOLDER", help="folder of the raw data: replaces prepare.<dataset>.root")
+    parser.add_argument("--force", action="store_true", help="overwrite edits, after a copy to params.yaml.bak")
+    return parser
+
+
+def run(options: argparse.Namespace) -> Iterator[str]:
+    """Write params.yaml.
+
+    Args:
+        options: What the parser read.
+
+    Yields:
+        What was written.
+    """
+    apply(Path(), options.name, options.root, force=options.force)
+    yield f"params.yaml: profile {options.name}" + (f", raw data in {options.root}" if options.root else "")

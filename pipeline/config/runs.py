@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+from pipeline.config import rules
 from pipeline.config.params import read_params
+from pipeline.config.plan import plan_run
 from pipeline.labels.table import read_table
 from pipeline.training.run import Job
 
@@ -22,10 +24,13 @@ def job(root: Path, stage: str, dataset: str, method: str, seed: int, variant: s
         The run.
 
     Raises:
-        ConfigError: The run's settings are not valid; the key is named.
+        ConfigError: The run's settings are not valid, or break a rule; the key is named.
     """
     params = read_params(root / "params.yaml")
     settings, own = params.run(stage, dataset, method, variant)
+    plan = plan_run(params, stage, dataset, method, variant)
+    rules.raise_if_any(rules.training_run(plan))
     table = read_table(root / "data" / "prepare" / dataset / "table.h5")
+    rules.raise_if_any(rules.training_data(plan, table))
     key = variant or f"{dataset}-{method}-{seed}"
     return Job(root, stage, dataset, method, seed, key, settings, own, params.density(dataset), table)
