@@ -20,7 +20,7 @@ from pipeline.core import faults, files, resume
 from pipeline.core.errors import ConfigError, SourceError
 from pipeline.data import packing
 from pipeline.data.images import ImageError
-from pipeline.data.raw import Cut, partial
+from pipeline.data.raw import Cut, warn_partial_labels
 from pipeline.labels.table import SPLITS, Dataset, Table, write_table
 from pipeline.sources.base import load
 from stages import entry
@@ -120,7 +120,7 @@ def _workers() -> int | None:
 def _report(data: Dataset, packed: packing.Packed, published: bool) -> dict[str, Any]:
     """Return what report.json says beside the settings, of data whose labels papers draw or of others."""
     table = data.table
-    splits, warnings = {}, [*data.report.get("warnings", []), *partial(table)]
+    splits, warnings = {}, [*data.report.get("warnings", []), *warn_partial_labels(table)]
     support = {}
     for name in SPLITS:
         rows = table.rows(name)
@@ -140,17 +140,17 @@ def _report(data: Dataset, packed: packing.Packed, published: bool) -> dict[str,
                 f"{name} has no positive of {', '.join(absent)}: their average precision is undefined there"
             )
         if bare := splits[name]["without_positive"]:
-            warnings.append(f"{name}: {faults.number(bare, 'image')} without a positive label")
+            warnings.append(f"{name}: {faults.pluralize(bare, 'image')} without a positive label")
     if packed.unusable:
-        left = f"{faults.number(len(packed.unusable), 'image')} left out, since files cannot be used"
+        left = f"{faults.pluralize(len(packed.unusable), 'image')} left out, since files cannot be used"
         others = "; a published draw of labels is that of the whole list, so these labels are others"
         warnings.append(left + others if published else left)
     duplicates = _duplicates(table, packed.duplicates)
     if duplicates["across_splits"]:
-        across = faults.number(duplicates["across_splits"], "group")
+        across = faults.pluralize(duplicates["across_splits"], "group")
         warnings.append(f"{across} of equal pictures across splits: test is not unseen")
     if duplicates["with_different_labels"]:
-        differ = faults.number(duplicates["with_different_labels"], "group")
+        differ = faults.pluralize(duplicates["with_different_labels"], "group")
         warnings.append(f"{differ} of equal pictures with different labels")
     many = sorted((group for group in packed.duplicates if len(group) >= MANY), key=len, reverse=True)
     warnings += [
@@ -159,7 +159,7 @@ def _report(data: Dataset, packed: packing.Packed, published: bool) -> dict[str,
     ]
     for note, words in packing.ODD.items():
         if found := packed.notes.get(note):
-            warnings.append(f"{faults.number(len(found), 'picture')} {words}")
+            warnings.append(f"{faults.pluralize(len(found), 'picture')} {words}")
     return {
         "read": {key: value for key, value in data.report.items() if key != "warnings"},
         "exhaustive": table.exhaustive,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pipeline.cli.verbs import Failed, Verbs
 from pipeline.core.errors import ConfigError
-from pipeline.core.faults import number
+from pipeline.core.faults import pluralize
 
 SHOWN = 3
 """Folders of removed runs that a warning names."""
@@ -69,5 +69,5 @@ def run(options: argparse.Namespace) -> Iterator[str]:
             file=sys.stderr,
         )
     if problems:
-        print(f"{number(len(problems), 'problem')}; nothing was run", file=sys.stderr)
+        print(f"{pluralize(len(problems), 'problem')}; nothing was run", file=sys.stderr)
         raise Failed

@@ -8,7 +8,7 @@ from typing import Any
 from pipeline.cli.inspect_data import inspect
 from pipeline.cli.verbs import Failed, Verbs, align
 from pipeline.core import files
-from pipeline.core.faults import number
+from pipeline.core.faults import pluralize
 
 
 def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
@@ -81,18 +81,18 @@ def format_report(report: dict[str, Any], strict: bool) -> Iterator[str]:
     faults, warnings, groups = report["faults"], report["warnings"], report["equal_pictures"]
     folder = report["read"].get("folder")
     where = f" in {folder}" if folder else ""
-    counts = f"{number(report['images'], 'image')}, {number(report['classes'], 'class', 'classes')}"
+    counts = f"{pluralize(report['images'], 'image')}, {pluralize(report['classes'], 'class', 'classes')}"
     read = counts if report["images"] else "lists cannot be read"
     yield f"{report['dataset']}: source {report['source']}{where}, {read}; settings: {report['settings']}"
     yield from _section(f"Faults ({len(faults)})", faults)
     yield from _section(f"Warnings ({len(warnings)})", warnings)
-    yield from _section(f"Equal pictures ({number(len(groups), 'group')})", map(_format_group, groups))
+    yield from _section(f"Equal pictures ({pluralize(len(groups), 'group')})", map(_format_group, groups))
     notes = report["notes"] | ({"in no row of the table": report["in_no_row"]} if report["in_no_row"] else {})
     yield from _section("Pictures", (f"{note}: {len(names)}, such as {names[0]}" for note, names in notes.items()))
     yield from _comparison(report)
     yield from _section("Not checked", [report["not_checked"]] if report["not_checked"] else [])
     yield ""
-    count = f"{number(len(faults), 'fault')}, {number(len(warnings), 'warning')}"
+    count = f"{pluralize(len(faults), 'fault')}, {pluralize(len(warnings), 'warning')}"
     yield f"{report['dataset']}: {count}: {'clean' if is_clean(report, strict) else 'not clean'}"
 
 

@@ -19,7 +19,7 @@ from pipeline.config import rules
 from pipeline.config.params import PUBLISHED
 from pipeline.core import files
 from pipeline.core.errors import ConfigError
-from pipeline.core.faults import number, some
+from pipeline.core.faults import pluralize, preview
 from pipeline.core.strict import NAME
 from pipeline.labels.table import SPLITS, Dataset, Table
 from pipeline.sources import base
@@ -119,10 +119,10 @@ def describe(block: dict[str, Any], data: Dataset) -> Iterator[str]:
         yield _describe_file(block)
     for what in ("columns", "keys"):
         if ignored := report.get(f"{what}_not_read"):
-            yield f"{what} not read: {some(ignored)}"
+            yield f"{what} not read: {preview(ignored)}"
     support, labels = table.truth.sum(axis=0), table.truth.sum(axis=1)
-    classes = some([f"{label} ({count})" for label, count in zip(table.classes, support, strict=True)])
-    yield f"{number(len(labels), 'image')}; {number(len(support), 'class', 'classes')}: {classes}"
+    classes = preview([f"{label} ({count})" for label, count in zip(table.classes, support, strict=True)])
+    yield f"{pluralize(len(labels), 'image')}; {pluralize(len(support), 'class', 'classes')}: {classes}"
     many = f"{labels.min()} to {labels.max()}, {labels.mean():.2f} on average"
     yield f"labels an image: {many if labels.min() < labels.max() else labels[0]}"
     bare, absent, drawn = report["without_positive"], report["cells"]["absent"], report["split"]["drawn"]
@@ -133,8 +133,8 @@ def describe(block: dict[str, Any], data: Dataset) -> Iterator[str]:
     if copies := report.get("same_name", {}).get("of_equal_size"):
         lie = "lies" if copies == 1 else "lie"
         yield (
-            f"{number(copies, 'file name')} {lie} in several class folders, with files of equal size; if each is one "
-            "photo: same_name: merge"
+            f"{pluralize(copies, 'file name')} {lie} in several class folders, with files of equal size; if each is "
+            "one photo: same_name: merge"
         )
     counts = ", ".join(f"{len(table.rows(split))} {split}" for split in SPLITS)
     yield f"splits: {counts}" + (f"; drawn: {' and '.join(drawn)}" if drawn else "")
@@ -172,11 +172,11 @@ def find_warnings(block: dict[str, Any], data: Dataset) -> list[str]:
     for split in SPLITS:
         counts = table.truth[table.rows(split)].sum(axis=0)
         if lacks := [label for label, count in zip(table.classes, counts, strict=True) if not count]:
-            warnings.append(f"{split} has no image of {some(lacks)}")
+            warnings.append(f"{split} has no image of {preview(lacks)}")
     left = report["pictures_in_no_row"]
     if left["count"] and block["source"] != "folder":
         are = "is" if left["count"] == 1 else "are"
-        warnings.append(f"{number(left['count'], 'picture')} {are} in no row: {_first(left)}")
+        warnings.append(f"{pluralize(left['count'], 'picture')} {are} in no row: {_first(left)}")
     return warnings
 
 

@@ -20,11 +20,11 @@ from tqdm import tqdm
 from pipeline.config import profiles
 from pipeline.config.params import Params, read_params
 from pipeline.core.errors import ConfigError, SourceError
-from pipeline.core.faults import FaultyData, number, printable, some
+from pipeline.core.faults import FaultyData, pluralize, preview, to_printable
 from pipeline.data import published
 from pipeline.data.images import ImageError, decode_noting
 from pipeline.data.packing import ODD, oddities
-from pipeline.data.raw import Pictures, partial, pictures, raw_folder
+from pipeline.data.raw import Pictures, find_root, list_pictures, warn_partial_labels
 from pipeline.labels.table import SPLITS, Dataset, Table
 from pipeline.sources import base
 
@@ -73,14 +73,17 @@ def inspect(root: Path, dataset: str, raw: str | None = None, *, progress: bool 
     on_disk: dict[str, Path] = {}
     try:
         if isinstance(settings, Pictures):
-            folder = raw_folder(settings, root)
-            on_disk = {picture: folder / picture for picture in pictures(folder)}
+            folder = find_root(settings, root)
+            on_disk = {picture: folder / picture for picture in list_pictures(folder)}
         data = read_lists(source, settings, root)
     except SourceError as error:
-        lines = error.every if isinstance(error, FaultyData) else str(error).splitlines()
-        names, paths = [printable(picture) for picture in on_disk], list(on_disk.values())
+        lines = error.lines if isinstance(error, FaultyData) else str(error).splitlines()
+        names, paths = [to_printable(picture) for picture in on_disk], list(on_disk.values())
         looks = look(names, lambda row: paths[row], progress)
-        report["faults"] += [*map(printable, lines), *(str(found) for found in looks if isinstance(found, ImageError))]
+        report["faults"] += [
+            *map(to_printable, lines),
+            *(str(found) for found in looks if isinstance(found, ImageError)),
+        ]
         report["not_checked"] = "counts and equal pictures were not checked, since the lists cannot be read"
         return report
 
@@ -93,7 +96,7 @@ def inspect(root: Path, dataset: str, raw: str | None = None, *, progress: bool 
         return report
     describe_pictures(report, data, usable)
     used = {str(data.image(row)) for row in range(len(looks))} if on_disk else set()
-    report["in_no_row"] = [printable(name) for name, path in on_disk.items() if str(path) not in used]
+    report["in_no_row"] = [to_printable(name) for name, path in on_disk.items() if str(path) not in used]
     compare_with_papers(report, settings, params.settings("simulate", name), data.table.take(np.array([*usable])))
     return report
 
@@ -225,7 +228,11 @@ def describe_pictures(report: dict[str, Any], data: Dataset, usable: dict[int, L
             notes.setdefault(note, []).append(data.table.paths[row])
     groups = [_group(data, rows) for rows in alike.values() if len(rows) > 1]
     report["faults"] += _empty(table)
-    report["warnings"] += [*data.report.get("warnings", []), *partial(table), *_warnings(table, notes, groups)]
+    report["warnings"] += [
+        *data.report.get("warnings", []),
+        *warn_partial_labels(table),
+        *_warnings(table, notes, groups),
+    ]
     report["read"] = {key: value for key, value in data.report.items() if key != "warnings"}
     report |= {"notes": dict(sorted(notes.items())), "equal_pictures": groups}
 
@@ -285,14 +292,14 @@ def _warnings(table: Table, notes: dict[str, list[str]], groups: list[dict[str, 
         if not len(truth):
             continue
         if absent := [table.classes[column] for column in np.flatnonzero(~truth.any(axis=0))]:
-            warnings.append(f"{name}: no positive of {some(absent)}")
+            warnings.append(f"{name}: no positive of {preview(absent)}")
         if bare := int((~truth.any(axis=1)).sum()):
-            warnings.append(f"{name}: {number(bare, 'image')} without a positive label")
+            warnings.append(f"{name}: {pluralize(bare, 'image')} without a positive label")
     if across := sum(group["across_splits"] for group in groups):
-        warnings.append(f"{number(across, 'group')} of equal pictures across splits: what is tested was seen before")
+        warnings.append(f"{pluralize(across, 'group')} of equal pictures across splits: what is tested was seen before")
     if differ := sum(bool(group["differing_classes"]) for group in groups):
-        warnings.append(f"{number(differ, 'group')} of equal pictures with different labels")
+        warnings.append(f"{pluralize(differ, 'group')} of equal pictures with different labels")
     for note, words in ODD.items():
         if found := notes.get(note):
-            warnings.append(f"{number(len(found), 'picture')} {words}: {', '.join(found)}")
+            warnings.append(f"{pluralize(len(found), 'picture')} {words}: {', '.join(found)}")
     return warnings

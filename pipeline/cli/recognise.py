@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeline.core import text
 from pipeline.core.errors import ConfigError
-from pipeline.core.faults import Faults, number, some
+from pipeline.core.faults import Faults, pluralize, preview
 from pipeline.data import raw
 from pipeline.data.own_data import NO_CLASS, SEPARATORS, WORDS, separates
 from pipeline.sources import csv as tables
@@ -57,8 +57,8 @@ def recognise(place: Path, exhaustive: bool, named: Named = Named()) -> dict[str
         raise ConfigError(f"{place}: no such folder or file")
     if place.is_file() and place.suffix.lower() not in FILES:
         raise ConfigError(f"{place}: not a file of labels ({', '.join(FILES)})")
-    if not (pictures := raw.pictures(folder)):
-        other = f"; not read: {some(unread)}" if (unread := raw.unread(folder)) else ""
+    if not (pictures := raw.list_pictures(folder)):
+        other = f"; not read: {preview(unread)}" if (unread := raw.list_pictures(folder, raw.UNREAD)) else ""
         raise ConfigError(f"{folder}: holds no picture ({', '.join(raw.ENDINGS)}){other}")
     common: dict[str, Any] = {"bad_images": "stop", "classes": None}
     common |= {"val_fraction": 0.2, "test_fraction": 0.2, "split_seed": 0}
@@ -93,7 +93,7 @@ def _recognise_folders(folder: Path, pictures: list[str], exhaustive: bool, name
     """
     tops = {picture.split("/")[0] for picture in pictures if "/" in picture}
     if not tops:
-        found = number(len(pictures), "picture")
+        found = pluralize(len(pictures), "picture")
         raise ConfigError(f"{folder}: {found}, but neither class folders nor a .csv or .json of labels")
     if any(astuple(named)):
         raise ConfigError(
@@ -148,7 +148,7 @@ def _read_columns(file: Path) -> tuple[str, dict[str, set[str]]]:
         ConfigError: There is no row, or the first line names no columns.
     """
     delimiter = _find_delimiter(file)
-    header, lines = tables.table(file, tables.DELIMITERS[delimiter])
+    header, lines = tables.read_table(file, tables.DELIMITERS[delimiter])
     rows = [fields for _, fields in lines]
     if not rows:
         raise ConfigError(f"{file.name}: no image in it")
@@ -214,7 +214,7 @@ def _recognise_keys(file: Path, named: Named) -> dict[str, Any]:
         ConfigError: A named key is not there, or it is not clear which key holds what.
     """
     faults = Faults(file.name)  # the source names them, with all others
-    rows = [entry for _, entry in objects.entries(file, faults) if isinstance(entry, dict)]
+    rows = [entry for _, entry in objects.read_entries(file, faults) if isinstance(entry, dict)]
     if not rows:
         raise ConfigError(f"{file.name}: no object in it, such as one with the path of a picture and its labels")
     keys = list(dict.fromkeys(key for row in rows for key in row))
@@ -265,13 +265,13 @@ def _check_named(file: Path, what: str, names: list[str], named: Named) -> None:
     """
     for option, name in vars(named).items():
         if name is not None and name not in names:
-            raise ConfigError(f"--{option}: {file.name} has no {what} {name!r}; there are {some(names)}")
+            raise ConfigError(f"--{option}: {file.name} has no {what} {name!r}; there are {preview(names)}")
 
 
 def _explain_unclear(file: Path, what: str, expected: str, found: dict[str, list[str]]) -> str:
     """Return the message for a file whose columns or keys are not all recognised."""
     where = "in" if what == "column" else "under"
-    listed = "; ".join(f"{kind} {where} {some(names) or 'none'}" for kind, names in found.items())
+    listed = "; ".join(f"{kind} {where} {preview(names) or 'none'}" for kind, names in found.items())
     return (
         f"{file.name}: expected are one {what} of picture files, at most one of train, val and test, and {expected}. "
         f"Found: {listed}. Name them with --path, --labels and --split, delete the {what}s that are none of these, or "

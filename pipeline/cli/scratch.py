@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pipeline.cli.verbs import Verbs
 from pipeline.core import resume
-from pipeline.core.faults import number
+from pipeline.core.faults import pluralize
 
 
 def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
@@ -36,5 +36,5 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     lines = [f"{run}: {resume.describe(paths)}" for run, paths in runs.items()]
     if options.clear:
         resume.remove(path for paths in runs.values() for path in paths)
-    yield f"{folder}: {number(len(lines), 'interrupted run')}{' deleted' if options.clear else ''}"
+    yield f"{folder}: {pluralize(len(lines), 'interrupted run')}{' deleted' if options.clear else ''}"
     yield from lines

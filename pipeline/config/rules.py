@@ -13,7 +13,7 @@ import numpy as np
 
 from pipeline.config.params import Params
 from pipeline.core.errors import ConfigError
-from pipeline.core.faults import SHOWN, number
+from pipeline.core.faults import SHOWN, pluralize
 from pipeline.labels.settings import Simulate
 from pipeline.labels.table import SPLITS, Table
 from pipeline.networks.settings import HEAD_GIVES, SAME_WEIGHTS, DigitsBackbone, Head
@@ -80,7 +80,7 @@ def empty_rows(dataset: str, settings: Simulate, table: Table) -> list[str]:
         return []
     names = ", ".join(table.paths[row] for row in rows[:SHOWN])
     have = "has" if len(rows) == 1 else "have"
-    images = number(len(rows), "training or val image")
+    images = pluralize(len(rows), "training or val image")
     return [f"simulate.empty_rows: error, and {images} of {dataset} {have} no positive label: {names}"]
 
 

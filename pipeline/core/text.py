@@ -57,7 +57,7 @@ def read_text(path: Path) -> str:
         raise SourceError(f"{path.name}: cannot be read as UTF-8 text ({error})") from error
 
 
-def fields(path: Path) -> Iterator[tuple[str, list[str]]]:
+def read_fields(path: Path) -> Iterator[tuple[str, list[str]]]:
     """Read a text file line by line; blank lines, and blanks, tabs and CR around fields, do not count.
 
     Args:
@@ -74,7 +74,7 @@ def fields(path: Path) -> Iterator[tuple[str, list[str]]]:
             yield f"{path.name}:{place}", found
 
 
-def delimited(file: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def read_rows(file: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Read a table row by row; blank rows, and blanks around fields, do not count.
 
     Args:

@@ -7,12 +7,12 @@ Differs: a class's shares are whole numbers, at least 1 in every split for a cla
 lacks the class whole is served first; the authors' shares are fractions, which leave rare classes out of small splits.
 """
 
-import difflib
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -21,10 +21,10 @@ from pydantic import Field, model_validator
 
 from pipeline.core import seeds
 from pipeline.core.errors import SourceError
-from pipeline.core.faults import Faults, class_name, counted, number, some, usable
+from pipeline.core.faults import Faults, check_class_names, is_class_name, normalize_class_name, preview, summarize
 from pipeline.core.text import relative_path
 from pipeline.data import raw
-from pipeline.data.raw import Pictures
+from pipeline.data.raw import Files, Pictures
 from pipeline.labels.table import SPLITS, Dataset, Table
 
 WORDS = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "dev": 1, "test": 2, "testing": 2}
@@ -35,11 +35,6 @@ NO_CLASS |= {"class", "classes", "category", "categories"}
 SEPARATORS = (";", "|", ",")
 """Marks that people put between names."""
 SPREAD = 3  # rows of a class from which on every split gets one
-RARE = 2  # images; a class of no more may be another one misspelt
-LONG = 5  # letters from which on a name like another is rarely a word of its own, as car is beside cat
-MANY = 500  # classes above which that is not looked for: each name is compared with every other
-NUMBERING = re.compile(r"[\W_]*(?<![^\W_])([^\W_]|[ivx]+)(?![^\W_])")
-"""A letter or Roman number that stands alone: it tells names apart."""
 
 
 class OwnData(Pictures):
@@ -69,7 +64,7 @@ class Row:
     Args:
         where: Its place in the data, for messages.
         path: Path relative to the root, as it is written there.
-        present: Names of the classes that apply, in the form of `complaints.class_name`.
+        present: Names of the classes that apply, in the form of `normalize_class_name`.
         absent: Names of the classes that do not.
         split: 0 train, 1 val, 2 test; None where the data do not say.
     """
@@ -96,125 +91,106 @@ def separates(mark: str, values: Iterable[str]) -> bool:
     return any(seen[part] > 1 for parts in split if len(parts) > 1 for part in parts)
 
 
-def wanted(settings: OwnData) -> tuple[str, ...] | None:
-    """Return the classes that the settings name, in the form of `complaints.class_name`.
+@dataclass(frozen=True)
+class Content:
+    """What a source read of images of one's own.
 
-    Raises:
-        SourceError: a name cannot be used, or is there twice.
+    Args:
+        rows: Its rows in any order; one may be there twice if it says the same.
+        classes: Names of the classes in column order, in their one form; None: those of the rows, sorted.
+        pictures: Picture files in the folder, as `raw.list_pictures` gives them.
+        closed: Whether a class that a row names neither present nor absent is absent there; else it is unknown.
+        exhaustive: As `Table.exhaustive`.
+        report: What the source adds to the report.
+        warnings: What it adds to the warnings.
     """
+
+    rows: Sequence[Row]
+    classes: tuple[str, ...] | None
+    pictures: Sequence[str]
+    closed: bool
+    exhaustive: bool
+    report: dict[str, Any]
+    warnings: Sequence[str] = ()
+
+
+def locate(settings: OwnData, root: Path, file: str | None) -> Files:
+    """Return where the pictures are, and the file of labels, named by its path from their folder, if any."""
+    folder = raw.find_root(settings, root)
+    lists = {} if file is None else {Path(file).name: folder / file}
+    return Files(folder, lists, {".": folder}, Faults(*lists or [folder.name]))
+
+
+def wanted_classes(settings: OwnData) -> tuple[str, ...] | None:
+    """Return the classes that the settings name, in their one form; names that cannot be used are raised."""
     if settings.classes is None:
         return None
-    names = tuple(class_name(text) for text in settings.classes)
-    if odd := [text for text in names if not usable(text)]:
-        raise SourceError(f"prepare: classes: {odd[0]!r} is no name")
-    if repeated := sorted(text for text, count in Counter(names).items() if count > 1):
-        raise SourceError(f"prepare: classes: {', '.join(repeated)} named twice")
+    names = tuple(normalize_class_name(text) for text in settings.classes)
+    faults = Faults("prepare: classes")
+    check_class_names(names, faults, faults.file)
+    faults.raise_if_any()
     return names
 
 
-def dataset(
-    settings: OwnData,
-    folder: Path,
-    rows: Sequence[Row],
-    faults: Faults,
-    *,
-    classes: tuple[str, ...] | None,
-    found: Sequence[str],
-    closed: bool,
-    exhaustive: bool,
-) -> Dataset:
-    """Make the dataset of the rows that a source read; pictures are looked up, not opened.
-
-    The order of the rows given does not matter: those of train and val come first, then those of test, each by path.
-    A row may be there twice if it says the same.
+def build(files: Files, content: Content, settings: OwnData) -> Dataset:
+    """Return the dataset: rows of train and val come first, then those of test, each by path.
 
     Args:
+        files: Where the data are, with the faults so far.
+        content: What was read.
         settings: The settings.
-        folder: The raw folder.
-        rows: What was read.
-        faults: What was found wrong so far; what is found here joins it.
-        classes: Names of the classes in column order, as `complaints.class_name` gives them; None: those of the rows,
-            sorted.
-        found: Picture files in the folder, as `layout.pictures` lists them.
-        closed: Whether a class that a row names neither present nor absent is absent there; else it is unknown.
-        exhaustive: As `Table.exhaustive`.
 
     Returns:
-        The dataset; its report counts images, cells, splits and pictures that no row names.
+        The dataset; pictures are looked up, not opened.
 
     Raises:
         SourceError: there are faults: paths that cannot be used, that differ only in case or unicode form, or that have
             no file; a path with two contents; labels that contradict each other or are not in `classes`.
     """
-    if not rows:
-        faults.stop()
+    faults, classes = files.faults, content.classes
+    if not content.rows:
+        faults.raise_if_any()
         raise SourceError(f"{faults.file}: no image in it")
-    _check_labels(rows, classes, faults)
+    _check_labels(content.rows, classes, faults)
     if classes is None:
-        classes = tuple(sorted({label for row in rows for label in (*row.present, *row.absent)}))
-    kept, repeated = _unique(rows, faults)
-    paths = list(kept)
-    try:
-        files = raw.match(paths, found, faults.file, "drop") if paths else []
-    except SourceError:
-        faults.stop()  # what is wrong with the rows comes first
-        raise
-    disk = set(found)
-    if settings.bad_images == "stop":
-        missing = [path for path, file in zip(paths, files, strict=True) if file not in disk]
-        hint = raw.elsewhere(missing, found)
-        for path in missing:
-            kind = "paths have no picture file" + (f" ({hint})" if hint else "")
-            faults.add(kind, f"{kept[path].where} {path!r}")
-    faults.stop()
+        classes = tuple(sorted({label for row in content.rows for label in (*row.present, *row.absent)}))
+    kept, repeated = _unique(content.rows, faults)
+    on_disk = _match(kept, content.pictures, settings, faults)
+    faults.raise_if_any()
     if not classes:
         raise SourceError(f"{faults.file}: no class in it")
 
-    names = [unicodedata.normalize("NFC", file) for file in files]
-    without_case = sum(ours != theirs for ours, theirs in zip(names, paths, strict=True))
-    order = sorted(range(len(paths)), key=names.__getitem__)
-    entries = [kept[paths[row]] for row in order]
-    truth, scored = _cells(entries, classes, closed)
+    pairs = zip(map(partial(unicodedata.normalize, "NFC"), on_disk), on_disk, kept.items(), strict=True)
+    names, pictures, found = zip(*sorted(pairs, key=lambda pair: pair[0]), strict=True)
+    entries = [row for _, row in found]
+    truth, scored = _cells(entries, classes, content.closed)
     split, how = _split(truth, entries, settings)
     place = np.argsort(split == 2, kind="stable")  # (N,) test after the others, each by path
-    files = [files[order[row]] for row in place]
     table = Table(
         classes=classes,
-        paths=tuple(names[order[row]] for row in place),
+        paths=tuple(names[row] for row in place),
         truth=truth[place],
         scored=scored[place],
         split=split[place],
         official=(split[place] == 2).astype(np.uint8),
-        exhaustive=exhaustive,
+        exhaustive=content.exhaustive,
     )
-    bare = [table.paths[row] for row in np.flatnonzero(~table.truth.any(axis=1))]
     positives, known = int(table.truth.sum()), int(table.scored.sum())
-    warnings = _doubts(classes, truth.sum(axis=0).tolist(), named=settings.classes is not None)
-    if exhaustive and (open_ := table.truth.size - known):
-        warnings.append(
-            f"exhaustive, but {open_:,} of {table.truth.size:,} cells are neither present nor absent: give 0 for "
-            "absent, or set exhaustive: false"
-        )
-    if len(classes) == 1 and not exhaustive and table.truth.all():
-        warnings.append(f"every image has the one class, {classes[0]}: there is nothing to tell it from")
-    absent = (table.scored & (table.truth == 0)).any(axis=0)
-    lone = [label for label, told in zip(classes, absent, strict=True) if not told]
-    if exhaustive and lone:
-        warnings.append(f"no image is known to lack {some(lone)}: a score of 100 there says nothing")
-    warnings += raw.left_out(folder)
+    warnings = _doubt_classes(classes, named=settings.classes is not None) + _doubt_cells(table)
     report = {
-        "folder": folder.name,
-        "images": len(paths),
+        "folder": files.folder.name,
+        "images": len(names),
         "repeated_rows": repeated,
-        "without_positive": counted(bare),
-        "exhaustive": exhaustive,
+        "without_positive": summarize([table.paths[row] for row in np.flatnonzero(~table.truth.any(axis=1))]),
+        "exhaustive": content.exhaustive,
         "cells": {"present": positives, "absent": known - positives, "unknown": table.truth.size - known},
         "split": how,
-        "found_without_case": without_case,
-        "pictures_in_no_row": counted(sorted(disk.difference(files))),
-        "warnings": warnings,
+        "found_without_case": sum(name != path for name, (path, _) in zip(names, found, strict=True)),
+        "pictures_in_no_row": summarize(sorted(set(content.pictures).difference(pictures))),
+        "warnings": [*warnings, *raw.warn_unread(files.folder), *content.warnings],
     }
-    return Dataset(table, lambda row: folder / files[row], report)
+    chosen = [pictures[row] for row in place]
+    return Dataset(table, lambda row: files.folder / chosen[row], report | content.report)
 
 
 def stratify(truth: np.ndarray, val_fraction: float, test_fraction: float, seed: int) -> np.ndarray:
@@ -274,55 +250,65 @@ def _quota(count: int, shares: tuple[float, float]) -> list[int]:
     return [count - val - test, val, test]
 
 
-def _doubts(classes: tuple[str, ...], counts: list[int], named: bool) -> list[str]:
-    """Return warnings about the names of classes of so many images; those that settings name are doubted least."""
+def _doubt_classes(classes: tuple[str, ...], named: bool) -> list[str]:
+    """Return warnings about the names of classes; those that settings name are doubted least."""
     cased: dict[str, list[str]] = {}
     for label in classes:
         cased.setdefault(label.casefold(), []).append(label)
     alike = [label for labels in cased.values() if len(labels) > 1 for label in labels]
     warnings = []
     if alike:
-        warnings.append(f"classes differ only in case: {some(alike)} - one class? write one of them")
+        warnings.append(f"classes differ only in case: {preview(alike)} - one class? write one of them")
     if named:
         return warnings
-    if odd := _misspelt(dict(zip(classes, counts, strict=True))):
-        warnings.append(f"{some(odd)} (list prepare: classes to silence this)")
     if numbers := [label for label in classes if re.fullmatch(r"[+-]?\d+(\.\d*)?", label)]:
-        warnings.append(f"classes are called {some(numbers)}: if these numbers stand for names, write the names")
+        warnings.append(f"classes are called {preview(numbers)}: if these numbers stand for names, write the names")
     if odd := [label for label in classes if label.lower() in NO_CLASS]:
-        warnings.append(f"classes are called {some(odd)}: if that is no class, list the classes (prepare: classes)")
+        warnings.append(f"classes are called {preview(odd)}: if that is no class, list the classes (prepare: classes)")
     for mark in SEPARATORS:
         if separates(mark, classes):
-            joined = [repr(label) for label in classes if mark in label]
-            warnings.append(f"each of these is one class, but {mark!r} seems to stand between names: {some(joined)}")
+            joined = preview([repr(label) for label in classes if mark in label])
+            warnings.append(f"each of these is one class, but {mark!r} seems to stand between names: {joined}")
     return warnings
 
 
-def _misspelt(counts: dict[str, int]) -> list[str]:
-    """Return a doubt about each class of few images whose name is that of a class of more but for one letter or two.
+def _doubt_cells(table: Table) -> list[str]:
+    """Return warnings of what is unknown where all should be known, and of classes that nothing is told from."""
+    warnings = []
+    unknown = int((~table.scored).sum())
+    if table.exhaustive and unknown:
+        warnings.append(
+            f"exhaustive, but {unknown:,} of {table.truth.size:,} cells are neither present nor absent: give 0 for "
+            "absent, or set exhaustive: false"
+        )
+    if len(table.classes) == 1 and not table.exhaustive and table.truth.all():
+        warnings.append(f"every image has the one class, {table.classes[0]}: there is nothing to tell it from")
+    absent = (table.scored & (table.truth == 0)).any(axis=0)
+    lone = [label for label, some in zip(table.classes, absent, strict=True) if not some]
+    if table.exhaustive and lone:
+        warnings.append(f"no image is known to lack {preview(lone)}: a score of 100 there says nothing")
+    return warnings
 
-    Names of fewer than `LONG` letters, and those that differ only in what numbers them, are not doubted, and none of
-    more than `MANY` classes.
+
+def _match(kept: dict[str, Row], pictures: Sequence[str], settings: OwnData, faults: Faults) -> list[str]:
+    """Return the picture files of paths; what is missing is noted with its row.
+
+    Raises:
+        SourceError: no path has a file, or some have several, and there is no other fault, which comes first.
     """
-    if len(counts) > MANY:
-        return []
-    words = {label: label.casefold() for label in counts if sum(map(str.isalpha, label)) >= LONG}
-    frequent = {word: label for label, word in words.items() if counts[label] > RARE}
-    doubts = []
-    for label, word in words.items():
-        count = counts[label]
-        if count > RARE or word in frequent:
-            continue
-        # a letter changed, missing or too much, or two that changed places
-        near = difflib.get_close_matches(word, frequent, 1, 1 - 1 / len(word) - 1e-9)
-        if near and _unnumbered(near[0]) != _unnumbered(word):
-            doubts.append(f"{label} ({number(count, 'image')}): a misspelling of {frequent[near[0]]}?")
-    return doubts
-
-
-def _unnumbered(word: str) -> str:
-    """Return a word without what numbers it."""
-    return NUMBERING.sub("", re.sub(r"\d", "", word)).strip()
+    of_files = Faults(faults.file)
+    files = raw.match_files(list(kept), pictures, faults.file, "drop", of_files)
+    if of_files:
+        faults.raise_if_any()
+        of_files.raise_if_any()
+    if settings.bad_images == "stop":
+        on_disk = set(pictures)
+        missing = [path for path, file in zip(kept, files, strict=True) if file not in on_disk]
+        hint = raw.suggest_path(missing, pictures)
+        for path in missing:
+            kind = "paths have no picture file" + (f" ({hint})" if hint else "")
+            faults.add(kind, f"{kept[path].where} {path!r}")
+    return files
 
 
 def _check_labels(rows: Sequence[Row], classes: tuple[str, ...] | None, faults: Faults) -> None:
@@ -333,8 +319,8 @@ def _check_labels(rows: Sequence[Row], classes: tuple[str, ...] | None, faults: 
         for label in (*row.present, *row.absent):
             if label in good:
                 continue
-            if not usable(label):
-                faults.add("labels are no names", f"{row.where} {label!r}")
+            if not is_class_name(label):
+                faults.add("invalid class names", f"{row.where} {label!r}")
             elif known is not None and label not in known:
                 faults.add("labels are not in classes", f"{row.where} {label!r}")
             else:
@@ -354,7 +340,7 @@ def _unique(rows: Sequence[Row], faults: Faults) -> tuple[dict[str, Row], int]:
         except ValueError as error:
             absolute = "is absolute" in str(error)
             how = " (write them from the folder of the pictures, such as dog/x.jpg)" if absolute else ""
-            faults.add(f"paths cannot be used{how}", f"{row.where} {error}")
+            faults.add(f"invalid paths{how}", f"{row.where} {error}")
             continue
         if path != path.strip() or any(unicodedata.category(letter) == "Cs" for letter in path):
             faults.add("paths have blanks around them or are not UTF-8", f"{row.where} {row.path!r}")
@@ -372,9 +358,7 @@ def _unique(rows: Sequence[Row], faults: Faults) -> tuple[dict[str, Row], int]:
         if other.split != row.split or any(
             set(ours) != set(theirs) for ours, theirs in ((row.present, other.present), (row.absent, other.absent))
         ):
-            faults.add(
-                "paths are there twice, with different labels or splits", f"{other.where} and {row.where} {path!r}"
-            )
+            faults.add("duplicate paths with different labels or splits", f"{other.where} and {row.where} {path!r}")
     return kept, repeated
 
 
@@ -383,9 +367,9 @@ def _cells(rows: Sequence[Row], classes: tuple[str, ...], closed: bool) -> tuple
     column = {label: number for number, label in enumerate(classes)}
     truth = np.zeros((len(rows), len(classes)), np.int8)
     scored = np.full(truth.shape, closed)
-    for position, row in enumerate(rows):
-        truth[position, [column[label] for label in row.present]] = 1
-        scored[position, [column[label] for label in (*row.present, *row.absent)]] = True
+    for number, row in enumerate(rows):
+        truth[number, [column[label] for label in row.present]] = 1
+        scored[number, [column[label] for label in (*row.present, *row.absent)]] = True
     return truth, scored
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pipeline.core.faults import some
+from pipeline.core.faults import preview
 from pipeline.data.class_names import COCO, VOC
 from pipeline.labels.settings import Simulate
 from pipeline.labels.table import SPLITS, Table
@@ -203,8 +203,8 @@ def _departures(source: str, settings: Any, table: Table) -> tuple[str, ...]:
 
 def _other_classes(theirs: tuple[str, ...], ours: tuple[str, ...]) -> list[str]:
     """Return in what classes differ from the papers': one sentence, or none."""
-    extra = some([name for name in ours if name not in theirs])
-    absent = some([name for name in theirs if name not in ours])
+    extra = preview([name for name in ours if name not in theirs])
+    absent = preview([name for name in theirs if name not in ours])
     if extra or absent:
         return [f"classes: {extra or 'nothing'} in place of {absent or 'nothing'}"]
     for column, (name, wanted) in enumerate(zip(ours, theirs, strict=True)):

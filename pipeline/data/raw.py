@@ -6,7 +6,8 @@ Source: ours. Names are compared in unicode form NFC: archives made on macOS hol
 import hashlib
 import os
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,8 +15,9 @@ import numpy as np
 from pydantic import Field
 
 from pipeline.core.errors import SourceError
-from pipeline.core.faults import Faults, FaultyData, counted, number, some
+from pipeline.core.faults import Faults, FaultyData, pluralize, preview, summarize
 from pipeline.core.strict import Strict
+from pipeline.core.text import relative_path
 from pipeline.labels.splits import split_rows
 from pipeline.labels.table import Objects, Table
 
@@ -47,26 +49,64 @@ class Cut(Pictures):
     """Seed of that cut. The papers: 1200."""
 
 
-def raw_folder(settings: Pictures, root: Path) -> Path:
-    """Return the folder that a source's settings name.
+@dataclass(frozen=True)
+class Files:
+    """Where the raw data lie that a source reads, found before they are read.
 
     Args:
-        settings: The settings.
-        root: Project root, from which a relative `settings.root` counts.
+        folder: Folder of the dataset, by whose name messages and reports call it.
+        lists: Lists and labels, by the name under which `digest` counts them.
+        pictures: Folders of pictures, by the name under which `digest` counts them.
+        faults: What is wrong, gathered from here until the dataset is built, so that all of it is told at once.
+    """
 
-    Returns:
-        The folder.
+    folder: Path
+    lists: dict[str, Path]
+    pictures: dict[str, Path]
+    faults: Faults
+
+
+def find_root(settings: Pictures, project: Path) -> Path:
+    """Return the folder that a source's settings name; a relative one counts from the project's root.
 
     Raises:
         SourceError: there is none.
     """
-    folder = root / Path(settings.root).expanduser()
+    folder = project / Path(settings.root).expanduser()
     if not folder.is_dir():
         raise SourceError(f"prepare: root: no folder {folder}")
     return folder
 
 
-def split(official: Sequence[int] | np.ndarray, settings: Cut) -> np.ndarray:
+def find_dataset(top: Path, wraps: Sequence[str], marker: str, expected: str) -> Path:
+    """Return the folder of a dataset at or below a folder; archives differ in what they wrap around it.
+
+    Args:
+        top: The folder to look in.
+        wraps: Patterns of the folder relative to it, the likeliest first; "." is `top` itself.
+        marker: Path of what only a dataset's folder holds.
+        expected: What a message says of the folder that should be there.
+
+    Returns:
+        The one folder that fits the first pattern that any fits.
+
+    Raises:
+        SourceError: there is none, or several fit that pattern.
+    """
+    for wrap in wraps:
+        found = [top] if wrap == "." else sorted(top.glob(wrap))
+        found = [folder for folder in found if (folder / marker).exists()]
+        if len(found) > 1:
+            names = ", ".join(str(folder.relative_to(top)) for folder in found)
+            raise SourceError(f"prepare: root: {top} holds several datasets ({names}); name one of them")
+        if found:
+            return found[0]
+    above = next((folder for folder in top.parents if (folder / marker).exists()), None)
+    hint = f"it lies inside one, name {above}" if above else expected
+    raise SourceError(f"prepare: root: no {marker} in {top}; {hint}")
+
+
+def split_official(official: Sequence[int] | np.ndarray, settings: Cut) -> np.ndarray:
     """Cut the official training part in train and val by the published rule; the official test part is test.
 
     Args:
@@ -83,18 +123,8 @@ def split(official: Sequence[int] | np.ndarray, settings: Cut) -> np.ndarray:
     return result
 
 
-# ---------------------------------------------------------------------------------------------- text
-
-
-def partial(table: Table) -> list[str]:
-    """Warn of labels that are not all that apply.
-
-    Args:
-        table: The table.
-
-    Returns:
-        One warning, which says whether scores can be true ones, or none.
-    """
+def warn_partial_labels(table: Table) -> list[str]:
+    """Return a warning of labels that are not all that apply, which says whether scores can be true ones, or none."""
     if table.exhaustive:
         return []
     told = "val and test are labelled in full, so their scores are true ones"
@@ -104,11 +134,12 @@ def partial(table: Table) -> list[str]:
 
 
 # ---------------------------------------------------------------------------------------------- pictures
-def pictures(folder: Path) -> list[str]:
+def list_pictures(folder: Path, endings: tuple[str, ...] = ENDINGS) -> list[str]:
     """List the picture files in a folder and the folders below it; links are followed, hidden names passed over.
 
     Args:
         folder: The folder.
+        endings: Those of the files, in small letters; `UNREAD` for the pictures that sources do not read.
 
     Returns:
         Paths relative to it with forward slashes, as they are on disk (not NFC), sorted.
@@ -116,59 +147,34 @@ def pictures(folder: Path) -> list[str]:
     Raises:
         SourceError: a folder cannot be read.
     """
-    return sorted(name for name, _ in _walk(folder, ENDINGS))
+    return sorted(name for name, _ in _walk(folder, endings))
 
 
-def unread(folder: Path) -> list[str]:
-    """List the picture files of endings that are not read, as `pictures` lists the others.
-
-    Args:
-        folder: The folder.
-
-    Returns:
-        As `pictures`.
-
-    Raises:
-        SourceError: a folder cannot be read.
-    """
-    return sorted(name for name, _ in _walk(folder, UNREAD))
-
-
-def left_out(folder: Path) -> list[str]:
-    """Warn of the picture files of endings that are not read.
-
-    Args:
-        folder: The folder.
-
-    Returns:
-        One warning, or none.
-
-    Raises:
-        SourceError: a folder cannot be read.
-    """
-    names = unread(folder)
+def warn_unread(folder: Path) -> list[str]:
+    """Return a warning of the picture files of endings that are not read, or none."""
+    names = list_pictures(folder, UNREAD)
     if not names:
         return []
     were = "was" if len(names) == 1 else "were"
-    return [f"{number(len(names), 'picture')} of endings that are not read {were} left out: {some(names)}"]
+    return [f"{pluralize(len(names), 'picture')} of endings that are not read {were} left out: {preview(names)}"]
 
 
-def elsewhere(wanted: Sequence[str], found: Iterable[str]) -> str:
-    """Tell how paths should be written that have no file, where files of their names lie in other folders.
+def suggest_path(missing: Sequence[str], on_disk: Iterable[str]) -> str:
+    """Return how paths should be written that have no file, where files of their names lie in other folders.
 
     Args:
-        wanted: Paths that have no file, without two equal ones.
-        found: Those on disk, as `pictures` gives them.
+        missing: Paths that have no file, without two equal ones.
+        on_disk: Those that there are, as `list_pictures` gives them.
 
     Returns:
         What to write for the first path of which one file alone is the path with more folders above it, or with fewer;
         empty where there is none.
     """
-    below: dict[str, list[str]] = {}
-    for file in found:
-        below.setdefault(file.rpartition("/")[2], []).append(file)
-    for name in wanted:
-        near = below.get(name.rpartition("/")[2], [])
+    by_name: dict[str, list[str]] = {}
+    for file in on_disk:
+        by_name.setdefault(file.rpartition("/")[2], []).append(file)
+    for name in missing:
+        near = by_name.get(name.rpartition("/")[2], [])
         fit = [file for file in near if file.endswith(f"/{name}") or name.endswith(f"/{file}")]
         if len(fit) == 1:
             where = "in subfolders" if len(fit[0]) > len(name) else "higher up"
@@ -176,61 +182,83 @@ def elsewhere(wanted: Sequence[str], found: Iterable[str]) -> str:
     return ""
 
 
-def match(wanted: Sequence[str], found: Iterable[str], where: str, bad_images: Literal["stop", "drop"]) -> list[str]:
+def relative_paths(entries: Iterable[tuple[str, str]], faults: Faults, file: str) -> list[str]:
+    """Return paths in the form of `relative_path`; none where one of them is absolute or climbs, which is noted.
+
+    Args:
+        entries: Where each path stands, and the path.
+        faults: Get the paths that cannot be used.
+        file: What holds the paths.
+
+    Returns:
+        The paths, in the order of the entries.
+    """
+    paths: list[str] = []
+    usable = True
+    for where, text in entries:
+        try:
+            paths.append(relative_path(text))
+        except ValueError as error:
+            faults.add("invalid image paths", f"{where}: {error}", file)
+            usable = False
+    return paths if usable else []
+
+
+def match_files(
+    wanted: Sequence[str], on_disk: Iterable[str], where: str, bad_images: Literal["stop", "drop"], faults: Faults
+) -> list[str]:
     """Find the files that a list names: in NFC, and without case where no file has the very name.
 
     Args:
         wanted: Relative paths with forward slashes, unique.
-        found: Those on disk, as `pictures` gives them.
+        on_disk: Those of the files, as `list_pictures` gives them.
         where: How messages call the place.
         bad_images: The setting: under `drop` a missing file is left to whoever opens it, who counts it as unusable.
+        faults: Get files that are missing under `stop`, or all of which are; paths that fit several files, and files
+            that fit several paths.
 
     Returns:
         For each wanted path the one on disk; itself where it is missing.
-
-    Raises:
-        FaultyData: a file is missing under `stop`, or all are; a path fits several files, or a file several paths.
     """
     exact: dict[str, list[str]] = {}
     loose: dict[str, list[str]] = {}
-    for name in found:
+    for name in on_disk:
         form = unicodedata.normalize("NFC", name)
         exact.setdefault(form, []).append(name)
         loose.setdefault(form.casefold(), []).append(name)
-    result: list[str] = []
-    missing: list[str] = []
-    twins: list[str] = []
-    for name in wanted:
-        form = unicodedata.normalize("NFC", name)
-        fit = exact.get(form) or loose.get(form.casefold()) or []
-        if not fit:
-            missing.append(name)
-        elif len(fit) > 1:
-            twins.append(" = ".join(sorted(fit)))
-        result.append(fit[0] if fit else name)
+    forms = [unicodedata.normalize("NFC", name) for name in wanted]
+    fits = [
+        (name, exact.get(form) or loose.get(form.casefold()) or []) for name, form in zip(wanted, forms, strict=True)
+    ]
+    missing = [name for name, fit in fits if not fit]
     if missing and len(missing) == len(wanted):
-        other = ", ".join(sorted(form for forms in exact.values() for form in forms)[:3]) or "no picture"
-        told = f"{where}: {len(missing)} of {len(wanted)} images have no file: {some(missing)}"
-        hint = elsewhere(missing, [form for forms in exact.values() for form in forms])
-        every = [f"{where}: no file: {name}" for name in missing] + ([f"{where}: {hint}"] if hint else [])
-        raise FaultyData(f"{told}; the folder holds {other}" + (f"; {hint}" if hint else ""), every)
-    faults = Faults(where)
-    for name in missing if bad_images == "stop" else ():
-        faults.add(f"of {len(wanted)} images have no file", name)
-    for both in twins:
-        faults.add("images have several files", both)
-    if len(set(result)) < len(result):
-        users: dict[str, list[str]] = {}
-        for name, file in zip(wanted, result, strict=True):
-            users.setdefault(file, []).append(name)
-        for file, names in users.items():
-            if len(names) > 1:
-                faults.add("files stand for several images", f"{file} for {' and '.join(names)}")
-    faults.stop()
-    return result
+        faults.add_error(_no_file_at_all(missing, [name for names in exact.values() for name in names], where))
+        return list(wanted)
+    users: dict[str, list[str]] = {}
+    for name, fit in fits:
+        users.setdefault(fit[0] if fit else name, []).append(name)
+        if not fit and bad_images == "stop":
+            faults.add(f"of {len(wanted)} images have no file", name, where)
+        if len(fit) > 1:
+            faults.add("images have several files", " = ".join(sorted(fit)), where)
+    for file, names in users.items():
+        if len(names) > 1:
+            faults.add("files stand for several images", f"{file} for {' and '.join(names)}", where)
+    return [fit[0] if fit else name for name, fit in fits]
 
 
-def objects(
+def _no_file_at_all(missing: list[str], on_disk: list[str], where: str) -> FaultyData:
+    """Return the error of a list of which no path has a file."""
+    other = ", ".join(sorted(on_disk)[:3]) or "no picture"
+    hint = suggest_path(missing, on_disk)
+    message = (
+        f"{where}: {len(missing)} of {len(missing)} images have no file: {preview(missing)}; the folder holds {other}"
+    )
+    lines = [f"{where}: no file: {name}" for name in missing] + ([f"{where}: {hint}"] if hint else [])
+    return FaultyData(message + (f"; {hint}" if hint else ""), lines)
+
+
+def measure_objects(
     table: Table, rows: np.ndarray, columns: np.ndarray, boxes: np.ndarray, sizes: np.ndarray
 ) -> tuple[Objects | None, Any, list[str]]:
     """Measure the boxes of objects, each clipped to its picture; those of cells that are not present do not count.
@@ -269,20 +297,19 @@ def objects(
     warnings = []
     if lost:
         why = "cannot be used, since numbers are missing or nothing lies within the picture"
-        warnings.append(f"{number(len(lost), 'box', 'boxes')} {why}: {some(lost)}")
+        warnings.append(f"{pluralize(len(lost), 'box', 'boxes')} {why}: {preview(lost)}")
     if bare:
         have = "has no box and counts" if bare == 1 else "have no box and count"
-        warnings.append(f"{number(bare, 'present label')} {have} as having no size")
-    report = {"used": len(rows), "unusable": counted(lost), "present_without_box": bare}
+        warnings.append(f"{pluralize(bare, 'present label')} {have} as having no size")
+    report = {"used": len(rows), "unusable": summarize(lost), "present_without_box": bare}
     return Objects(area, offset), report, warnings
 
 
-def state(files: Mapping[str, Path], folders: Mapping[str, Path]) -> str:
-    """Tell one state of raw data from another without opening a picture.
+def digest(files: Files) -> str:
+    """Return what tells one state of raw data from another, without opening a picture.
 
     Args:
-        files: Lists that were read, by the name under which they count.
-        folders: Folders of pictures, by the name under which they count.
+        files: The lists that were read, and the folders of pictures.
 
     Returns:
         SHA-256 over names and bytes of the lists, and names and sizes of all picture files at or below the folders, as
@@ -292,13 +319,13 @@ def state(files: Mapping[str, Path], folders: Mapping[str, Path]) -> str:
         SourceError: a file or folder is missing or cannot be read.
     """
     facts: list[tuple[str, str]] = []
-    for name, path in files.items():
+    for name, path in files.lists.items():
         try:
             with path.open("rb") as file:
                 facts.append((name, hashlib.file_digest(file, "sha256").hexdigest()))
         except OSError as error:
             raise SourceError(f"{path.name}: cannot be read in {path.parent} ({error.strerror or error})") from error
-    for prefix, folder in folders.items():
+    for prefix, folder in files.pictures.items():
         for name, entry in _walk(folder, ENDINGS):
             try:
                 facts.append((f"{prefix}/{name}", str(entry.stat().st_size)))

@@ -13,7 +13,7 @@ import numpy as np
 
 from pipeline.core.errors import ConfigError, SourceError
 from pipeline.core.faults import Faults
-from pipeline.core.text import delimited, read_text, relative_path
+from pipeline.core.text import read_rows, read_text, relative_path
 from pipeline.labels.settings import Simulate
 from pipeline.labels.table import Objects, Table
 
@@ -117,7 +117,7 @@ def read_weights(file: Path, table: Table, probabilities: bool = False) -> np.nd
     """
     faults = Faults(file.name)
     head = read_text(file).lstrip().partition("\n")[0]
-    lines = delimited(file, max(",;\t", key=head.count))
+    lines = read_rows(file, max(",;\t", key=head.count))
     _, header = next(lines, (0, []))
     if header not in (["class", "weight"], ["image", "class", "weight"]):
         raise SourceError(
@@ -152,7 +152,7 @@ def read_weights(file: Path, table: Table, probabilities: bool = False) -> np.nd
     found = np.where(table.truth == 1, np.nan_to_num(weights), 0.0)
     if not faults and not found[table.official == 0].any():
         faults.add("weights of all present labels of training images are 0", "none would stay known")
-    faults.stop()
+    faults.raise_if_any()
     return found
 
 

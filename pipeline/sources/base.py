@@ -1,6 +1,15 @@
-"""Find a source by the name that a dataset's settings give, and check them against its schema.
+"""What every source is, and how one is found by the name that a dataset's settings give.
 
-Each other module of this folder reads one layout of raw data: `Settings`, `read` and `fingerprint`.
+Each other module of this folder reads one layout of raw data in three steps:
+
+- `locate(settings, root)` finds the files and folders, `raw.Files`, below `settings.root`, which counts from the
+  project's root; what is missing but does not keep the rest from being read joins the faults of the files.
+- `parse(files, settings)` reads lists and labels; what is wrong with them joins the faults.
+- `build(files, content, settings)` looks pictures up, without opening one, raises all faults at once as `SourceError`,
+  whose message names the setting, file, line or id, and returns the `Dataset` with what its report tells.
+
+`read(settings, root)` takes them all; `fingerprint(settings, root)` returns what tells one state of the raw data from
+another: `raw.digest` of the files that `read` reads, and of all pictures.
 Source: ours.
 """
 
@@ -16,11 +25,7 @@ from pipeline.core.strict import explain
 
 
 def names() -> list[str]:
-    """List the sources.
-
-    Returns:
-        Module names in this folder, sorted.
-    """
+    """Return the names of the sources, which are those of the modules in this folder, sorted."""
     return sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in ("__init__", "base"))
 
 

@@ -12,7 +12,7 @@ import math
 import struct
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,10 +20,11 @@ import numpy as np
 from pydantic import Field
 
 from pipeline.core.errors import SourceError
-from pipeline.core.faults import Faults, check_names, class_name, counted, some
+from pipeline.core.faults import Faults, check_class_names, find_duplicates, normalize_class_name, preview, summarize
 from pipeline.core.text import relative_path
 from pipeline.data import raw
-from pipeline.data.json_lists import entries
+from pipeline.data.json_lists import read_entries
+from pipeline.data.raw import Files
 from pipeline.labels.splits import split_rows, string_order
 from pipeline.labels.table import Dataset, Table
 
@@ -59,6 +60,23 @@ class Settings(raw.Cut):
 
 
 @dataclass(frozen=True)
+class Lists:
+    """What the lists of one annotation file hold, of N images and M annotations.
+
+    Args:
+        entries: List -> the values of its `FIELDS`, of entries that have them all.
+        whole: Lists of which all entries have them.
+        boxes: (M, 4) float64 left, top, width and height in pixels; NaN where not given.
+        sizes: (N, 2) float64 width and height of the images in pixels; NaN where not given.
+    """
+
+    entries: dict[str, list[tuple[Any, ...]]]
+    whole: set[str]
+    boxes: np.ndarray
+    sizes: np.ndarray
+
+
+@dataclass(frozen=True)
 class Part:
     """One official part, in the order of its file, of M annotations.
 
@@ -85,254 +103,195 @@ class Part:
     sizes: np.ndarray
 
 
-def read(settings: Settings, root: Path) -> Dataset:
-    """Read the annotations of COCO; pictures are looked up, not opened.
-
-    Classes are in the order of the train part's `categories`. The files are streamed: memory does not grow with the
-    polygons that they hold.
+@dataclass(frozen=True)
+class Selected:
+    """Images of a part that become rows.
 
     Args:
-        settings: The settings.
-        root: Project root, from which a relative `settings.root` counts.
-
-    Returns:
-        The dataset.
-
-    Raises:
-        SourceError: a folder, file or picture is missing, or a file is not what it should be: no JSON, an id that is
-            there twice or points to nothing, categories that differ between the parts. The message names the files and
-            the offenders, of all that is wrong.
+        rows: (R,) images, in the order of the settings.
+        on_disk: File name -> that of its picture on disk.
+        bare: File names of the images of the part that have no present class.
     """
-    top = raw.raw_folder(settings, root)
-    faults = Faults(top.name)
-    found, folders = _find(settings, top, faults)
-    parts = {name: part for name, file in found.items() if (part := _part(file, faults)) is not None}
-    if len(parts) > 1:
-        _agree(parts["train"], parts["val"], found["val"].name, faults)
-    threshold = CROWD if settings.crowd == "count" else OBJECT
-    order: dict[str, np.ndarray] = {}
-    on_disk: dict[str, dict[str, str]] = {}
-    bare: dict[str, list[str]] = {}
-    warnings: list[str] = []
-    for name, part in parts.items():
-        labelled = np.count_nonzero(part.cells >= threshold, axis=1) > 0
-        if part.cells.any() and not labelled.any():
-            faults.join(SourceError(f"{found[name].name}: none of its {len(labelled)} images has a present class"))
-        rows = string_order(part.ids) if settings.order == "string" else np.argsort(np.array(part.ids))
-        bare[name] = [part.names[row] for row in rows[~labelled[rows]]]
-        order[name] = rows[labelled[rows]] if settings.unannotated == "drop" else rows
-        if name in folders:
-            wanted = list(dict.fromkeys(part.names[row] for row in order[name] if part.names[row]))
-            where = f"{name}{settings.year}"
-            try:
-                files = raw.match(wanted, raw.pictures(folders[name]), where, settings.bad_images)
-                on_disk[name] = dict(zip(wanted, files, strict=True))
-            except SourceError as error:
-                faults.join(error)
-            warnings += [f"{where}: {told}" for told in raw.left_out(folders[name])]
-    faults.stop()
 
-    classes = parts["train"].categories
-    paths: list[str] = []
-    files: list[str] = []
-    truth: list[np.ndarray] = []
-    scored: list[np.ndarray] = []
-    official: list[int] = []
-    boxes: list[tuple[np.ndarray, ...]] = []
-    report: dict[str, Any] = {}
-    for place, (name, part) in enumerate(parts.items()):
-        rows = order[name]
-        test = np.zeros(0, np.int64) if place == 0 else rows
-        if settings.test_fraction is not None:
-            rest, test = split_rows(len(rows), settings.test_fraction, settings.split_seed)
-            rows, test = rows[np.concatenate([rest, test])], rows[test]
-        columns = [list(part.categories).index(key) for key in classes]
-        boxes.append(_boxes(part, rows, len(paths), columns))
-        official += [0] * (len(rows) - len(test)) + [1] * len(test)
-        cells = part.cells[rows][:, columns]
-        truth.append(cells >= threshold)
-        scored.append((cells != CROWD) | (settings.crowd == "count"))
-        wanted = [part.names[row] for row in rows]
-        files += [f"{folders[name]}/{on_disk[name][file]}" for file in wanted]
-        paths += [f"{name}{settings.year}/{file}" for file in wanted]
-        report[name] = {
-            "images": len(part.ids),
-            "annotations": len(part.rows),
-            "kept": len(rows),
-            "without_present_class": counted(bare[name]),
-            "cells_of_crowds_only": int((cells == CROWD).sum()),
-        }
+    rows: np.ndarray
+    on_disk: dict[str, str]
+    bare: list[str]
 
-    table = Table(
-        classes=tuple(classes.values()),
-        paths=tuple(paths),
-        truth=np.concatenate(truth).astype(np.int8),
-        scored=np.concatenate(scored),
-        split=raw.split(official, settings),
-        official=np.array(official, np.uint8),
-    )
-    objects, measured, told = raw.objects(table, *map(np.concatenate, zip(*boxes, strict=True)))
-    warnings += told
-    policies = {key: getattr(settings, key) for key in ("year", "unannotated", "crowd", "order", "test_fraction")}
-    if settings.test_fraction is not None:
-        warnings.append(
-            f"test: {sum(official)} images cut from the train part (test_fraction: {settings.test_fraction}); no "
-            "published figure is measured on them"
-        )
-    report = policies | {"boxes": measured, "parts": report, "warnings": warnings}
-    return Dataset(table, lambda row: Path(files[row]), report, objects)
+
+def read(settings: Settings, root: Path) -> Dataset:
+    """Return the dataset of a COCO folder, by the steps that `base` describes."""
+    files = locate(settings, root)
+    return build(files, parse(files, settings), settings)
 
 
 def fingerprint(settings: Settings, root: Path) -> str:
-    """Tell one state of the raw data from another without opening a picture.
-
-    Args:
-        settings: The settings.
-        root: Project root, from which a relative `settings.root` counts.
-
-    Returns:
-        `layout.state` of the annotation files that `read` reads and of the pictures of their parts.
-
-    Raises:
-        SourceError: a folder or file is missing; then the message is that of `read`.
-    """
-    top = raw.raw_folder(settings, root)
-    faults = Faults(top.name)
-    files, folders = _find(settings, top, faults)
-    if faults:
-        read(settings, root)  # tells what else is wrong
-    faults.stop()
-    return raw.state(
-        {file.name: file for file in files.values()},
-        {f"{name}{settings.year}": folder for name, folder in folders.items()},
-    )
+    """Return what tells one state of a COCO folder from another, as `base` describes."""
+    files = locate(settings, root)
+    if files.faults:
+        read(settings, root)  # raises them, with what else is wrong
+    return raw.digest(files)
 
 
-def _find(settings: Settings, top: Path, faults: Faults) -> tuple[dict[str, Path], dict[str, Path]]:
-    """Find annotation files and folders of pictures at or below a folder; archives differ in what they wrap around.
-
-    Noted is a file of the val part that is missing, and folders that are.
-
-    Returns:
-        Part -> annotation file, part -> folder of pictures.
-
-    Raises:
-        SourceError: there is no file of the train part, or there are several at the same depth.
-    """
-    year = settings.year
-    parts = PARTS if settings.test_fraction is None else PARTS[:1]
+def locate(settings: Settings, root: Path) -> Files:
+    """Return where annotations and pictures are; archives differ in what they wrap around them."""
+    top, year = raw.find_root(settings, root), settings.year
     first = f"annotations/instances_train{year}.json"
-    bases: list[Path] = []
-    for depth in ("", "*/", "*/*/"):
-        bases = bases or sorted(file.parent.parent for file in top.glob(depth + first))
-    if len(bases) > 1:
-        names = ", ".join(str(base.relative_to(top)) for base in bases)
-        raise SourceError(f"prepare: root: {top} holds several datasets ({names}); name one of them")
-    if not bases:
-        above = next((folder for folder in top.parents if (folder / first).is_file()), None)
-        here = sorted({file.name for depth in ("", "*/") for file in top.glob(f"{depth}annotations/*.json")})
-        hint = f"it lies inside one, name {above}" if above else f"there are {some(here) or 'no annotations'}"
-        raise SourceError(f"prepare: root: no {first} in {top}; {hint}")
-    files, folders = {}, {}
-    around = [folder for folder in (bases[0], *bases[0].parents) if folder.is_relative_to(top)]
-    for part in parts:
-        file = bases[0] / "annotations" / f"instances_{part}{year}.json"
+    here = sorted({file.name for depth in ("", "*/") for file in top.glob(f"{depth}annotations/*.json")})
+    expected = f"there are {preview(here) or 'no annotations'}"
+    base = raw.find_dataset(top, (".", "*", "*/*"), first, expected)
+    files = Files(top, {}, {}, Faults(top.name))
+    around = [folder for folder in (base, *base.parents) if folder.is_relative_to(top)]
+    for part in PARTS if settings.test_fraction is None else PARTS[:1]:
+        name, file = f"{part}{year}", base / "annotations" / f"instances_{part}{year}.json"
         if file.is_file():
-            files[part] = file
+            files.lists[file.name] = file
         else:
             hint = "without it, `test_fraction` makes a share of the train images the test part"
-            faults.join(SourceError(f"{file.name} is missing in {file.parent}; {hint}"))
-        name = f"{part}{year}"
+            files.faults.add_error(SourceError(f"{file.name} is missing in {file.parent}; {hint}"))
         inner = [folder / place for folder in around for place in (f"{name}/{name}", name)]
         inner += [folder / "images" / place for folder in around for place in (f"{name}/{name}", name)]
-        place = next((folder for folder in inner if folder.is_dir()), None)
-        if place is None:
-            faults.join(SourceError(f"prepare: root: no folder {name} or images/{name} in {bases[0]}"))
+        if place := next((folder for folder in inner if folder.is_dir()), None):
+            files.pictures[name] = place
         else:
-            folders[part] = place
-    return files, folders
+            files.faults.add_error(SourceError(f"prepare: root: no folder {name} or images/{name} in {base}"))
+    return files
 
 
-def _part(file: Path, faults: Faults) -> Part | None:
-    """Return what one annotation file holds, as far as it can be read; what is wrong is noted."""
+def parse(files: Files, settings: Settings) -> dict[str, Part]:
+    """Return what the annotations hold, by part; streamed, since memory must not grow with the polygons in them."""
+    parts: dict[str, Part] = {}
+    for name in PARTS:
+        file = files.lists.get(f"instances_{name}{settings.year}.json")
+        if file is None or (lists := _read_lists(file, files.faults)) is None:
+            continue
+        parts[name] = _part(lists, file.name, files.faults)
+        if len(parts) > 1:
+            _check_agreement(parts["train"], parts["val"], file.name, files.faults)
+    return parts
 
-    def refuse(what: str, offenders: Iterable[str]) -> None:
-        for offender in offenders:
-            faults.add(what, offender, file.name)
 
+def build(files: Files, parts: dict[str, Part], settings: Settings) -> Dataset:
+    """Return the dataset: rows by part, each in the order of the settings; columns as the train part's `categories`."""
+    selected = {name: _select(name, part, files, settings) for name, part in parts.items()}
+    warnings = [
+        f"{place}: {warning}" for place, folder in files.pictures.items() for warning in raw.warn_unread(folder)
+    ]
+    files.faults.raise_if_any()
+
+    classes = parts["train"].categories
+    parts = {name: _order_columns(part, classes) for name, part in parts.items()}
+    arranged = {name: _arrange(name, selected[name].rows, settings) for name in parts}
+    cells = np.concatenate([parts[name].cells[rows] for name, (rows, _) in arranged.items()])
+    official = np.concatenate([numbers for _, numbers in arranged.values()])
+    paths, pictures, boxes = [], [], []
+    for name, (rows, _) in arranged.items():
+        place, part = f"{name}{settings.year}", parts[name]
+        boxes.append(_boxes(part, rows, first=len(paths)))
+        pictures += [files.pictures[place] / selected[name].on_disk[part.names[row]] for row in rows]
+        paths += [f"{place}/{part.names[row]}" for row in rows]
+    table = Table(
+        classes=tuple(classes.values()),
+        paths=tuple(paths),
+        truth=(cells >= _threshold(settings)).astype(np.int8),
+        scored=(cells != CROWD) | (settings.crowd == "count"),
+        split=raw.split_official(official, settings),
+        official=official,
+    )
+    objects, measured, of_boxes = raw.measure_objects(table, *map(np.concatenate, zip(*boxes, strict=True)))
+    warnings += of_boxes
+    if settings.test_fraction is not None:
+        warnings.append(
+            f"test: {official.sum()} images cut from the train part (test_fraction: {settings.test_fraction}); no "
+            "published figure is measured on them"
+        )
+    policies = {key: getattr(settings, key) for key in ("year", "unannotated", "crowd", "order", "test_fraction")}
+    counts = {name: _count(part, selected[name]) for name, part in parts.items()}
+    report = policies | {"boxes": measured, "parts": counts, "warnings": warnings}
+    return Dataset(table, lambda row: pictures[row], report, objects)
+
+
+# ---------------------------------------------------------------------------------------------- annotation files
+def _read_lists(file: Path, faults: Faults) -> Lists | None:
+    """Return what the lists of an annotation file hold; None where it cannot be read, which is noted."""
     found: dict[str, list[tuple[Any, ...]]] = {key: [] for key in FIELDS}
     faulty: dict[str, list[str]] = {key: [] for key in FIELDS}
     boxes, sizes = bytearray(), bytearray()
     try:
         with file.open(encoding="utf-8-sig") as stream:
-            for key, entry in entries(stream):
-                if key in FIELDS:
-                    values = tuple(map(entry.get, FIELDS[key], DEFAULTS)) if isinstance(entry, dict) else ()
-                    if tuple(map(type, values)) == TYPES[key]:
-                        found[key].append(values)
-                        if key == "annotations":
-                            boxes += _packed(BOX, entry.get("bbox"))
-                        elif key == "images":
-                            sizes += _packed(SIZE, (entry.get("width"), entry.get("height")))
-                    else:
-                        faulty[key].append(f"number {len(found[key]) + len(faulty[key]) + 1}")
+            for key, entry in read_entries(stream):
+                if key not in FIELDS:
+                    continue
+                values = tuple(map(entry.get, FIELDS[key], DEFAULTS)) if isinstance(entry, dict) else ()
+                if tuple(map(type, values)) != TYPES[key]:
+                    faulty[key].append(f"number {len(found[key]) + len(faulty[key]) + 1}")
+                    continue
+                found[key].append(values)
+                if key == "annotations":
+                    boxes += _packed(BOX, entry.get("bbox"))
+                elif key == "images":
+                    sizes += _packed(SIZE, (entry.get("width"), entry.get("height")))
     except OSError as error:
-        faults.join(SourceError(f"{file.name}: cannot be read in {file.parent} ({error.strerror or error})"))
+        faults.add_error(SourceError(f"{file.name}: cannot be read in {file.parent} ({error.strerror or error})"))
         return None
     except ValueError as error:
-        faults.join(SourceError(f"{file.name}: no whole JSON ({error})"))
+        faults.add_error(SourceError(f"{file.name}: no whole JSON ({error})"))
         return None
     for key, fields in FIELDS.items():
         wanted = ", ".join(f"{field} ({kind.__name__})" for field, kind in fields.items())
-        refuse(f"{key} lack one of {wanted}", faulty[key])
+        for offender in faulty[key]:
+            faults.add(f"{key} lack one of {wanted}", offender, file.name)
         if not found[key] and not faulty[key]:
-            faults.join(SourceError(f"{file.name}: has no list `{key}`, or an empty one"))
+            faults.add_error(SourceError(f"{file.name}: has no list `{key}`, or an empty one"))
+    whole = {key for key in FIELDS if found[key] and not faulty[key]}
+    return Lists(found, whole, np.frombuffer(boxes).reshape(-1, 4), np.frombuffer(sizes).reshape(-1, 2))
 
-    named = [(key, class_name(name)) for key, name in found["categories"]]
-    check_names((name for _, name in named), faults, file.name)
-    refuse("category ids are there twice", _repeated(key for key, _ in named))
-    refuse("category names are there twice", _repeated(name for _, name in named))
-    refuse("image ids are there twice", _repeated(key for key, _ in found["images"]))
-    names: list[str] = []
-    for key, name in found["images"]:
-        try:
-            path = relative_path(name)
-            path.encode()  # a lone surrogate can be neither shown nor stored
-            fault = "" if path == path.rstrip() else f"path {name!r} ends with a blank"
-        except ValueError as error:
-            path, fault = "", str(error)
-        names.append("" if fault else path)
-        refuse("images have no usable file_name", [f"{key} ({fault})"] if fault else [])
-    refuse("file names belong to several images", _repeated(name for name in names if name))
 
-    places: list[np.ndarray] = []
-    for at, key in enumerate(("images", "categories")):
-        place_of: dict[int, int] = {}
-        for place, (number, _) in enumerate(found[key]):
-            place_of.setdefault(number, place)
-        ids = [values[at] for values in found["annotations"]]
-        if found[key] and not faulty[key]:  # else they may be those of the faulty ones
-            lost = Counter(number for number in ids if number not in place_of)
-            what = f"{'category' if at else 'image'} ids of annotations are not in the file"
-            refuse(what, (f"{number} ({count} times)" for number, count in lost.items()))
-        places.append(np.fromiter((place_of.get(number, -1) for number in ids), np.int64, len(ids)))
-    marks = np.fromiter((CROWD if crowd else OBJECT for _, _, crowd in found["annotations"]), np.int8)
-    cells = np.zeros((len(names), len(named)), np.int8)
-    known = (places[0] >= 0) & (places[1] >= 0)
+def _part(lists: Lists, file: str, faults: Faults) -> Part:
+    """Return a part by the lists of its file; what does not fit together is noted."""
+    images, annotations = lists.entries["images"], lists.entries["annotations"]
+    categories = [(key, normalize_class_name(name)) for key, name in lists.entries["categories"]]
+    check_class_names([name for _, name in categories], faults, file)
+    for what, ids in (("category", categories), ("image", images)):
+        for number in find_duplicates(number for number, _ in ids):
+            faults.add(f"duplicate {what} ids", number, file)
+    names = [_file_name(key, name, faults, file) for key, name in images]
+    for name in find_duplicates(filter(None, names)):
+        faults.add("duplicate file names of images", name, file)
+
+    rows = _places(lists, "images", [image for image, _, _ in annotations], faults, file)
+    columns = _places(lists, "categories", [category for _, category, _ in annotations], faults, file)
+    marks = np.fromiter((CROWD if crowd else OBJECT for _, _, crowd in annotations), np.int8)
+    cells = np.zeros((len(names), len(categories)), np.int8)
     for mark in (CROWD, OBJECT):
-        chosen = known & (marks == mark)
-        cells[places[0][chosen], places[1][chosen]] = mark
-    return Part(
-        [key for key, _ in found["images"]],
-        names,
-        dict(named),
-        cells,
-        places[0],
-        places[1],
-        marks,
-        np.frombuffer(boxes).reshape(-1, 4),
-        np.frombuffer(sizes).reshape(-1, 2),
-    )
+        chosen = (rows >= 0) & (columns >= 0) & (marks == mark)
+        cells[rows[chosen], columns[chosen]] = mark
+    ids = [key for key, _ in images]
+    return Part(ids, names, dict(categories), cells, rows, columns, marks, lists.boxes, lists.sizes)
+
+
+def _file_name(image: int, name: str, faults: Faults, file: str) -> str:
+    """Return the file name of an image in the form of `relative_path`; "" where it cannot be used, which is noted."""
+    try:
+        path = relative_path(name)
+        path.encode()  # a lone surrogate can be neither shown nor stored
+        fault = "" if path == path.rstrip() else f"path {name!r} ends with a blank"
+    except ValueError as error:
+        path, fault = "", str(error)
+    if fault:
+        faults.add("images have an invalid file_name", f"{image} ({fault})", file)
+    return "" if fault else path
+
+
+def _places(lists: Lists, key: str, ids: list[int], faults: Faults, file: str) -> np.ndarray:
+    """Return the places in a list of ids that annotations name; -1 where there is none, which is noted."""
+    place_of: dict[int, int] = {}
+    for place, (number, _) in enumerate(lists.entries[key]):
+        place_of.setdefault(number, place)
+    if key in lists.whole:  # else they may be those of its faulty entries
+        kind = f"{'category' if key == 'categories' else 'image'} ids of annotations are not in the file"
+        for number, count in Counter(number for number in ids if number not in place_of).items():
+            faults.add(kind, f"{number} ({count} times)", file)
+    return np.fromiter((place_of.get(number, -1) for number in ids), np.int64, len(ids))
 
 
 def _packed(form: struct.Struct, numbers: Any) -> bytes:
@@ -343,28 +302,7 @@ def _packed(form: struct.Struct, numbers: Any) -> bytes:
         return form.pack(*[math.nan] * (form.size // 8))
 
 
-def _boxes(part: Part, rows: np.ndarray, first: int, columns: list[int]) -> tuple[np.ndarray, ...]:
-    """Return the boxes that measure the cells of a part, as `layout.objects` takes them.
-
-    Args:
-        part: The part.
-        rows: (R,) the part's images in the order of the table.
-        first: Row of the table where they begin.
-        columns: (C,) the part's categories in the order of the table.
-
-    Returns:
-        Rows and columns of the table, boxes and sizes of their pictures.
-    """
-    row_of = np.full(len(part.ids), -1)
-    row_of[rows] = first + np.arange(len(rows))
-    counts = (part.marks == part.cells[part.rows, part.columns]) & (row_of[part.rows] >= 0)
-    at, boxes = part.rows[counts], part.boxes[counts]
-    with np.errstate(over="ignore", invalid="ignore"):
-        corners = np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)
-    return row_of[at], np.argsort(columns)[part.columns[counts]], corners, part.sizes[at]
-
-
-def _agree(train: Part, part: Part, where: str, faults: Faults) -> None:
+def _check_agreement(train: Part, part: Part, where: str, faults: Faults) -> None:
     """Note categories that differ between a part and the train part, and images that they share."""
     for key in dict.fromkeys([*train.categories, *part.categories]):
         ours, theirs = train.categories.get(key), part.categories.get(key)
@@ -377,6 +315,71 @@ def _agree(train: Part, part: Part, where: str, faults: Faults) -> None:
             faults.add("images are in the train part too", name, where)
 
 
-def _repeated(keys: Iterable[Any]) -> list[str]:
-    """Return what is there more than once."""
-    return [str(key) for key, n in Counter(keys).items() if n > 1]
+# ---------------------------------------------------------------------------------------------- rows
+def _threshold(settings: Settings) -> int:
+    """Return from which value on a cell is present."""
+    return CROWD if settings.crowd == "count" else OBJECT
+
+
+def _select(name: str, part: Part, files: Files, settings: Settings) -> Selected:
+    """Return the images of a part that become rows; noted is a part without any, and pictures that lack."""
+    place, faults = f"{name}{settings.year}", files.faults
+    labelled = np.count_nonzero(part.cells >= _threshold(settings), axis=1) > 0
+    if part.cells.any() and not labelled.any():
+        count = len(labelled)
+        faults.add_error(SourceError(f"instances_{place}.json: none of its {count} images has a present class"))
+    rows = string_order(part.ids) if settings.order == "string" else np.argsort(np.array(part.ids))
+    bare = [part.names[row] for row in rows[~labelled[rows]]]
+    if settings.unannotated == "drop":
+        rows = rows[labelled[rows]]
+    on_disk: dict[str, str] = {}
+    if folder := files.pictures.get(place):
+        wanted = list(dict.fromkeys(part.names[row] for row in rows if part.names[row]))
+        found = raw.match_files(wanted, raw.list_pictures(folder), place, settings.bad_images, faults)
+        on_disk = dict(zip(wanted, found, strict=True))
+    return Selected(rows, on_disk, bare)
+
+
+def _order_columns(part: Part, classes: Iterable[int]) -> Part:
+    """Return a part with its categories in this order."""
+    columns = [list(part.categories).index(key) for key in classes]
+    return replace(part, cells=part.cells[:, columns], columns=np.argsort(columns)[part.columns])
+
+
+def _arrange(name: str, rows: np.ndarray, settings: Settings) -> tuple[np.ndarray, np.ndarray]:
+    """Return the images of a part in the order of the table, and of each 0 for training and 1 for test."""
+    if settings.test_fraction is None:
+        return rows, np.full(len(rows), PARTS.index(name), np.uint8)
+    rest, test = split_rows(len(rows), settings.test_fraction, settings.split_seed)
+    return rows[np.concatenate([rest, test])], np.repeat(np.arange(2, dtype=np.uint8), [len(rest), len(test)])
+
+
+def _boxes(part: Part, rows: np.ndarray, first: int) -> tuple[np.ndarray, ...]:
+    """Return the boxes that measure the cells of a part, as `raw.measure_objects` takes them.
+
+    Args:
+        part: The part, its categories in the order of the table.
+        rows: (R,) the part's images in the order of the table.
+        first: Row of the table where they begin.
+
+    Returns:
+        Rows and columns of the table, boxes and sizes of their pictures.
+    """
+    row_of = np.full(len(part.ids), -1)
+    row_of[rows] = first + np.arange(len(rows))
+    counts = (part.marks == part.cells[part.rows, part.columns]) & (row_of[part.rows] >= 0)
+    at, boxes = part.rows[counts], part.boxes[counts]
+    with np.errstate(over="ignore", invalid="ignore"):
+        corners = np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)
+    return row_of[at], part.columns[counts], corners, part.sizes[at]
+
+
+def _count(part: Part, selected: Selected) -> dict[str, Any]:
+    """Return what a report says of a part."""
+    return {
+        "images": len(part.ids),
+        "annotations": len(part.rows),
+        "kept": len(selected.rows),
+        "without_present_class": summarize(selected.bare),
+        "cells_of_crowds_only": int((part.cells[selected.rows] == CROWD).sum()),
+    }

@@ -5,19 +5,20 @@ one row: a table with a row for each label is refused, since a path is there twi
 Source: ours.
 """
 
-from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from pipeline.core.errors import SourceError
-from pipeline.core.faults import Faults, class_name, some, usable
+from pipeline.core.faults import Faults, find_duplicates, is_class_name, normalize_class_name, preview
 from pipeline.core.strict import Strict
-from pipeline.core.text import delimited
+from pipeline.core.text import read_rows
 from pipeline.data import own_data, raw
-from pipeline.data.own_data import WORDS, OwnData, Row
+from pipeline.data.own_data import WORDS, Content, OwnData, Row
+from pipeline.data.raw import Files
 from pipeline.labels.table import Dataset
 
 DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";"}
@@ -74,135 +75,146 @@ class Settings(OwnData):
         return self
 
 
-def read(settings: Settings, root: Path) -> Dataset:
-    """Read a table; pictures are looked up, not opened.
+@dataclass(frozen=True)
+class Places:
+    """Which columns of a table are read, by number.
 
     Args:
-        settings: The settings.
-        root: Project root, from which a relative `settings.root` counts.
-
-    Returns:
-        The dataset, as `own_data.dataset` orders it.
-
-    Raises:
-        SourceError: the file, a column or a picture is missing, or rows are faulty, the message names line and column;
-            or the columns of an exhaustive table say nowhere that a class is absent.
+        path: That of the paths.
+        split: That of the splits, if any.
+        labels: Name -> column, of those that hold labels.
     """
-    folder = raw.raw_folder(settings, root)
-    file = folder / settings.file
-    header, lines = table(file, DELIMITERS[settings.delimiter])
 
-    def column(name: str, setting: str) -> int:
-        if class_name(name) not in header:
-            there = some([text for text in header if text])
-            raise SourceError(f"{file.name}: no column {name!r} (prepare: {setting}); there are: {there}")
-        return header.index(class_name(name))
+    path: int
+    split: int | None
+    labels: dict[str, int]
 
-    path_at = column(settings.path_column, "path_column")
-    split_at = None if settings.split_column is None else column(settings.split_column, "split_column")
-    labels, classes = settings.labels, own_data.wanted(settings)
-    if isinstance(labels, Names):
-        columns = {labels.column: column(labels.column, "labels: column")}
-    else:
-        others = {text for place, text in enumerate(header) if place not in (path_at, split_at) and text}
-        if classes is None and (odd := sorted(text for text in others if text.lower() in own_data.NO_CLASS)):
-            raise SourceError(
-                f"{file.name}: columns would be classes of these names: {some(odd)}. Where such a column "
-                "holds numbers of classes, write their names in it; where it marks a class, give it the name of that "
-                "class; else list the columns that are classes in a profile (prepare: classes)"
-            )
-        classes = classes or tuple(sorted(others))
-        columns = {label: column(label, "classes") for label in classes}
-    if odd := [label for label in columns if not usable(label)]:
-        raise SourceError(f"{file.name}: column {odd[0]!r} is no name")
 
-    faults = Faults(file.name)
-    mark = ";" if settings.delimiter != "semicolon" else "|"
-    long = f"rows have more fields than the header (quote a field that holds the delimiter, or part names by {mark})"
-    rows: list[Row] = []
-    for number, fields in lines:
-        where = f"line {number}"
-        if any(fields[len(header) :]):
-            faults.add(long, f"{where} ({len(fields)} for {len(header)})")
-            continue
-        if len(fields) < len(header):
-            faults.add("rows have fewer fields than the header", f"{where} ({len(fields)} for {len(header)})")
-            continue
-        if isinstance(labels, Names):
-            text = fields[columns[labels.column]]
-            present = tuple(label for part in text.split(labels.separator) if (label := class_name(part)))
-            absent = ()
-        else:
-            present, absent = _values(labels, columns, fields, where, faults)
-        split = None
-        word = "" if split_at is None else fields[split_at]
-        if word and (split := WORDS.get(word.lower())) is None:
-            value = f"{where}, column {settings.split_column}: {word!r}"
-            faults.add("values are none of train, val and test", value)
-        rows.append(Row(where, fields[path_at], present, absent, split))
-    data = own_data.dataset(
-        settings,
-        folder,
-        rows,
-        faults,
-        classes=classes,
-        found=raw.pictures(folder),
-        closed=settings.exhaustive and isinstance(labels, Names),
-        exhaustive=settings.exhaustive,
-    )
-    if settings.exhaustive and isinstance(labels, Columns) and not (data.table.scored & (data.table.truth == 0)).any():
-        raise SourceError(
-            f"{file.name}: exhaustive: true, but no row says that a class is absent, so every score would be 100; set "
-            "the value that means it (prepare: labels), or exhaustive to false"
-        )
-    used = {path_at, split_at, *columns.values()}
-    data.report["rows"] = len(rows)
-    data.report["columns_not_read"] = [text for place, text in enumerate(header) if place not in used and text]
-    return data
+def read(settings: Settings, root: Path) -> Dataset:
+    """Return the dataset of a table, by the steps that `base` describes."""
+    files = locate(settings, root)
+    return build(files, parse(files, settings), settings)
 
 
 def fingerprint(settings: Settings, root: Path) -> str:
-    """Tell one state of the raw data from another without opening a picture.
+    """Return what tells one state of a table and its pictures from another, as `base` describes."""
+    return raw.digest(locate(settings, root))
 
-    Args:
-        settings: The settings.
-        root: Project root, from which a relative `settings.root` counts.
 
-    Returns:
-        SHA-256 over the table and the names and sizes of all picture files below the root; where it lies does not
-        count.
+def locate(settings: Settings, root: Path) -> Files:
+    """Return where the table and the pictures are."""
+    return own_data.locate(settings, root, settings.file)
+
+
+def parse(files: Files, settings: Settings) -> Content:
+    """Return what the rows of the table say."""
+    (file,) = files.lists.values()
+    header, lines = read_table(file, DELIMITERS[settings.delimiter])
+    classes = own_data.wanted_classes(settings)
+    places = _places(header, classes, settings, file.name)
+    by_names = isinstance(settings.labels, Names)
+    rows = [row for line in lines if (row := _row(*line, len(header), places, settings, files.faults)) is not None]
+    used = {places.path, places.split, *places.labels.values()}
+    return Content(
+        rows=rows,
+        classes=classes if by_names else tuple(places.labels),
+        pictures=raw.list_pictures(files.folder),
+        closed=settings.exhaustive and by_names,
+        exhaustive=settings.exhaustive,
+        report={
+            "rows": len(rows),
+            "columns_not_read": [text for place, text in enumerate(header) if place not in used and text],
+        },
+    )
+
+
+def build(files: Files, content: Content, settings: Settings) -> Dataset:
+    """Return the dataset, as `own_data.build` orders it.
 
     Raises:
-        SourceError: the folder or the table is missing.
+        SourceError: as there; or the columns of an exhaustive table say nowhere that a class is absent.
     """
-    folder = raw.raw_folder(settings, root)
-    return raw.state({Path(settings.file).name: folder / settings.file}, {".": folder})
+    data = own_data.build(files, content, settings)
+    absent = data.table.scored & (data.table.truth == 0)
+    if settings.exhaustive and isinstance(settings.labels, Columns) and not absent.any():
+        raise SourceError(
+            f"{files.faults.file}: exhaustive: true, but no row says that a class is absent, so every score would be "
+            "100; set the value that means it (prepare: labels), or exhaustive to false"
+        )
+    return data
 
 
-def table(file: Path, delimiter: str) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
-    """Open a table.
+def read_table(file: Path, delimiter: str) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    """Return the columns' names, in NFC, empty where one has none, and the rows that are not blank, to be read once.
 
-    Args:
-        file: The file.
-        delimiter: What stands between two fields.
-
-    Returns:
-        The names of the columns, NFC, empty where a column has none; and, to be read once, line number and fields of
-        each row that is not blank, without blanks around fields.
+    A row is its line number and its fields, without blanks around them.
 
     Raises:
-        SourceError: the file is missing, not UTF-8 text or empty, or a column is there twice; or, from the rows, quotes
-            do not pair.
+        SourceError: the file is empty, or a column is there twice; or, from the rows, quotes do not pair.
     """
-    lines = delimited(file, delimiter)
+    lines = read_rows(file, delimiter)
     try:
         _, header = next(lines)
     except StopIteration:
         raise SourceError(f"{file.name} is empty") from None
-    header = [class_name(text) for text in header]
-    if twice := sorted(text for text, count in Counter(header).items() if text and count > 1):
-        raise SourceError(f"{file.name}: columns are there twice: {some(twice)}")
+    header = [normalize_class_name(text) for text in header]
+    if twice := find_duplicates(filter(None, header)):
+        raise SourceError(f"{file.name}: duplicate columns: {preview(twice)}")
     return header, lines
+
+
+def _places(header: list[str], classes: tuple[str, ...] | None, settings: Settings, file: str) -> Places:
+    """Return which columns are read.
+
+    Raises:
+        SourceError: a column is missing, or its name cannot be that of a class.
+    """
+
+    def find(name: str, setting: str) -> int:
+        if normalize_class_name(name) not in header:
+            there = preview([text for text in header if text])
+            raise SourceError(f"{file}: no column {name!r} (prepare: {setting}); there are: {there}")
+        return header.index(normalize_class_name(name))
+
+    path = find(settings.path_column, "path_column")
+    split = None if settings.split_column is None else find(settings.split_column, "split_column")
+    if isinstance(settings.labels, Names):
+        labels = {settings.labels.column: find(settings.labels.column, "labels: column")}
+    else:
+        others = {text for place, text in enumerate(header) if place not in (path, split) and text}
+        if classes is None and (odd := sorted(text for text in others if text.lower() in own_data.NO_CLASS)):
+            raise SourceError(
+                f"{file}: columns would be classes of these names: {preview(odd)}. Where such a column "
+                "holds numbers of classes, write their names in it; where it marks a class, give it the name of that "
+                "class; else list the columns that are classes in a profile (prepare: classes)"
+            )
+        labels = {label: find(label, "classes") for label in classes or sorted(others)}
+    if odd := [label for label in labels if not is_class_name(label)]:
+        raise SourceError(f"{file}: invalid class name of a column: {odd[0]!r}")
+    return Places(path, split, labels)
+
+
+def _row(number: int, fields: list[str], width: int, places: Places, settings: Settings, faults: Faults) -> Row | None:
+    """Return what a row says of its image; None where it does not fit the header, which is noted."""
+    where, labels = f"line {number}", settings.labels
+    if any(fields[width:]):
+        mark = ";" if settings.delimiter != "semicolon" else "|"
+        how = f"quote a field that holds the delimiter, or part names by {mark}"
+        faults.add(f"rows have more fields than the header ({how})", f"{where} ({len(fields)} for {width})")
+        return None
+    if len(fields) < width:
+        faults.add("rows have fewer fields than the header", f"{where} ({len(fields)} for {width})")
+        return None
+    if isinstance(labels, Names):
+        parts = fields[places.labels[labels.column]].split(labels.separator)
+        present, absent = tuple(filter(None, map(normalize_class_name, parts))), ()
+    else:
+        present, absent = _values(labels, places.labels, fields, where, faults)
+    split = None
+    word = "" if places.split is None else fields[places.split]
+    if word and (split := WORDS.get(word.lower())) is None:
+        faults.add("values are none of train, val and test", f"{where}, column {settings.split_column}: {word!r}")
+    return Row(where, fields[places.path], present, absent, split)
 
 
 def _values(

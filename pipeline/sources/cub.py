@@ -9,24 +9,26 @@ Differs: labels are placed by their ids, not by their order; certainty can count
 
 import codecs
 import unicodedata
-from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from pipeline.core.errors import SourceError
-from pipeline.core.faults import SHOWN, Faults, check_names, counted, some
-from pipeline.core.text import fields, relative_path
+from pipeline.core.faults import Faults, check_class_names, find_duplicates, preview, summarize
+from pipeline.core.text import read_fields
 from pipeline.data import raw
+from pipeline.data.raw import Files
 from pipeline.labels.table import Dataset, Table
 
 DIGITS = 9  # of an id, at most: it fits 32 bits
 FIELDS = 4  # of a line of labels: image id, attribute id, present, certainty
 CERTAINTIES = {1: "not visible", 2: "guessing", 3: "probably", 4: "definitely"}
 PUBLISHED = (5_994, 5_794, 312)  # training images, test images, attributes
+LABELS = "image_attribute_labels.txt"
 BLOCK = 1 << 22  # bytes of labels parsed at once; some 20 times as many are held meanwhile
 _BLANKS = np.isin(np.arange(256), list(b" \t\n\v\f\r"))
 
@@ -40,155 +42,144 @@ class Settings(raw.Cut):
     `guessing` too, 4 `probably` too. The papers: 1, certainty is ignored."""
 
 
-def read(settings: Settings, root: Path) -> Dataset:
-    """Read the lists and labels; pictures are looked up, not opened.
-
-    Rows are all images in the order of `images.txt`, the training part first; columns are attributes by id.
+@dataclass(frozen=True)
+class Content:
+    """What the files of N images and A attributes hold, the training part first.
 
     Args:
-        settings: The settings.
-        root: Project root, from which a relative `settings.root` counts.
-
-    Returns:
-        The dataset.
-
-    Raises:
-        SourceError: a file or picture is missing or faulty, or a pair of image and attribute is not there once; the
-            message names the setting, file, line or id, of all faults that can be found beside each other.
+        paths: N paths of pictures, in the order of `images.txt` within a part.
+        attributes: A names, by id.
+        official: (N,) uint8, 0 training, 1 test.
+        present: (N, A) bool, whether the attribute is present.
+        certainty: (N, A) int32.
+        longer: Numbers of the lines of labels with surplus fields.
     """
-    files = _files(raw.raw_folder(settings, root))
-    folder = files["images.txt"].parent
-    faults = Faults(folder.name)
-    images = _numbered(files["images.txt"], faults)
-    attributes = dict(sorted(_numbered(files["attributes.txt"], faults).items()))
-    check_names(attributes.values(), faults, "attributes.txt")
-    faults.stop()  # the other files are about these ids
-    test = _test_part(files["train_test_split.txt"], images, faults)
-    ids = sorted(images, key=lambda image: test.get(image, 0))  # stable: the order of images.txt within a part
-    paths = _paths({image: images[image] for image in ids}, faults)
-    present, certainty, longer = _labels(files["image_attribute_labels.txt"], ids, list(attributes), faults)
-    on_disk = raw.pictures(folder / "images")
-    there = set(on_disk)
-    found: list[str] = []
-    try:
-        if paths:
-            found = raw.match(paths, on_disk, "images", settings.bad_images)
-    except SourceError as error:
-        faults.join(error)
-    faults.stop()
-    missing = [path for path, file in zip(paths, found, strict=True) if file not in there]
 
-    known = (certainty >= settings.least_certainty) & (certainty <= max(CERTAINTIES))
-    scored = known | (settings.least_certainty == min(CERTAINTIES))
-    official = np.array([test[image] for image in ids], np.uint8)
-    table = Table(
-        classes=tuple(attributes.values()),
-        paths=tuple("images/" + unicodedata.normalize("NFC", file) for file in found),
-        truth=(present & scored).astype(np.int8),
-        scored=scored,
-        split=raw.split(official, settings),
-        official=official,
-    )
-    counts = (int((official == 0).sum()), int((official == 1).sum()), len(attributes))
-    odd = int(np.isin(certainty, list(CERTAINTIES), invert=True).sum())
-    warnings = []
-    if counts != PUBLISHED:
-        warnings.append("this is not the whole of CUB-200-2011: figures of papers do not compare with it")
-    if odd:
-        warnings.append(f"{odd} labels have a certainty other than 1 to 4: unknown, unless certainty is ignored")
-    warnings += raw.left_out(folder / "images")
-    report = {
-        "folder": folder.name,
-        "edition": "{} training and {} test images, {} attributes".format(*counts)
-        + (": CUB-200-2011 as published" if counts == PUBLISHED else ""),
-        "labels": {
-            "pairs": present.size,
-            "lines_with_surplus_fields": {
-                "count": len(longer),
-                "first": [f"line {line}" for line in longer[:SHOWN]],
-            },
-            "by_certainty": {
-                name: {"present": int((present & level).sum()), "absent": int((~present & level).sum())}
-                for number, name in CERTAINTIES.items()
-                for level in [certainty == number]
-            },
-            "least_certainty": settings.least_certainty,
-            "present_but_unknown": int((present & ~scored).sum()),
-        },
-        "pictures": {
-            "missing": counted(missing),
-            "in_no_list": len(there.difference(found)),
-        },
-        "warnings": warnings,
-    }
-    return Dataset(table, lambda row: folder / "images" / found[row], report)
+    paths: list[str]
+    attributes: tuple[str, ...]
+    official: np.ndarray
+    present: np.ndarray
+    certainty: np.ndarray
+    longer: list[int]
+
+
+def read(settings: Settings, root: Path) -> Dataset:
+    """Return the dataset of a CUB folder, by the steps that `base` describes."""
+    files = locate(settings, root)
+    return build(files, parse(files), settings)
 
 
 def fingerprint(settings: Settings, root: Path) -> str:
-    """Tell one state of the raw data from another without opening a picture.
-
-    Args:
-        settings: The settings.
-        root: Project root, from which a relative `settings.root` counts.
-
-    Returns:
-        SHA-256 over the names and bytes of the files that `read` reads and the names and sizes of all picture files;
-        where the folder lies does not count.
-
-    Raises:
-        SourceError: the folder or a file is missing.
-    """
-    files = _files(raw.raw_folder(settings, root))
-    return raw.state(files, {"images": files["images.txt"].parent / "images"})
+    """Return what tells one state of a CUB folder from another, as `base` describes."""
+    return raw.digest(locate(settings, root))
 
 
-def _files(root: Path) -> dict[str, Path]:
-    """Find what is read: the archive wraps `CUB_200_2011` once, the scripts of Cole twice, and people unwrap it.
-
-    Returns:
-        Name -> file.
+def locate(settings: Settings, root: Path) -> Files:
+    """Return where the files are; the archive wraps `CUB_200_2011` once, Cole's scripts twice, and people unwrap it.
 
     Raises:
         SourceError: a file is missing, or there are several datasets.
     """
     inner = "CUB_200_2011"
-    for pattern in ("", f"{inner}/", f"{inner}/{inner}/", "*/", f"*/{inner}/", f"*/{inner}/{inner}/"):
-        found = [path.parent for path in sorted(root.glob(pattern + "images.txt"))]
-        if len(found) > 1:
-            names = ", ".join(str(folder.relative_to(root)) for folder in found)
-            raise SourceError(f"prepare: root: {root} holds several datasets ({names}); name one of them")
-        if found:
-            break
-    else:
-        raise SourceError(f"prepare: root: no images.txt in {root}; expected {inner} or a folder that holds it")
-    folder = found[0]
-    labels = "image_attribute_labels.txt"
-    files = {name: folder / name for name in ("images.txt", "train_test_split.txt")}
-    files[labels] = folder / "attributes" / labels
+    wraps = (".", inner, f"{inner}/{inner}", "*", f"*/{inner}", f"*/{inner}/{inner}")
+    expected = f"expected {inner} or a folder that holds it"
+    folder = raw.find_dataset(raw.find_root(settings, root), wraps, "images.txt", expected)
     places = [folder / "attributes.txt", folder / "attributes" / "attributes.txt", folder.parent / "attributes.txt"]
     if folder.parent.name == inner:
         places.append(folder.parent.parent / "attributes.txt")
-    files["attributes.txt"] = next((place for place in places if place.is_file()), places[0])
-    if absent := [name for name, path in files.items() if not path.is_file()]:
+    lists = {name: folder / name for name in ("images.txt", "train_test_split.txt")}
+    lists[LABELS] = folder / "attributes" / LABELS
+    lists["attributes.txt"] = next((place for place in places if place.is_file()), places[0])
+    if absent := [name for name, path in lists.items() if not path.is_file()]:
         hint = "; attributes.txt is beside CUB_200_2011 in the archive" if "attributes.txt" in absent else ""
         raise SourceError(f"prepare: root: {', '.join(absent)} missing in {folder}{hint}")
     if not (folder / "images").is_dir():
         raise SourceError(f"prepare: root: {folder} has images.txt but no folder images")
-    return files
+    return Files(folder, lists, {"images": folder / "images"}, Faults(folder.name))
+
+
+def parse(files: Files) -> Content:
+    """Return what lists and labels hold; faulty ids raise at once, since all other files are about them."""
+    images = _numbered(files.lists["images.txt"], files.faults)
+    attributes = dict(sorted(_numbered(files.lists["attributes.txt"], files.faults).items()))
+    check_class_names(list(attributes.values()), files.faults, "attributes.txt")
+    for name in find_duplicates(images.values()):
+        files.faults.add("duplicate image paths", name, "images.txt")
+    files.faults.raise_if_any()
+    test = _test_part(files.lists["train_test_split.txt"], images, files.faults)
+    ids = sorted(images, key=lambda image: test.get(image, 0))  # stable: the order of images.txt within a part
+    named = [(f"image {image}", images[image]) for image in ids]
+    paths = raw.relative_paths(named, files.faults, "images.txt")
+    labels = _labels(files.lists[LABELS], ids, list(attributes), files.faults)
+    official = np.array([test.get(image, 0) for image in ids], np.uint8)
+    return Content(paths, tuple(attributes.values()), official, *labels)
+
+
+def build(files: Files, content: Content, settings: Settings) -> Dataset:
+    """Return the dataset: rows are all images, the training part first, columns are attributes by id."""
+    folder = files.pictures["images"]
+    on_disk = raw.list_pictures(folder)
+    found = raw.match_files(content.paths, on_disk, "images", settings.bad_images, files.faults)
+    files.faults.raise_if_any()
+    known = (content.certainty >= settings.least_certainty) & (content.certainty <= max(CERTAINTIES))
+    scored = known | (settings.least_certainty == min(CERTAINTIES))
+    table = Table(
+        classes=content.attributes,
+        paths=tuple("images/" + unicodedata.normalize("NFC", file) for file in found),
+        truth=(content.present & scored).astype(np.int8),
+        scored=scored,
+        split=raw.split_official(content.official, settings),
+        official=content.official,
+    )
+    counts = (int((content.official == 0).sum()), int((content.official == 1).sum()), len(content.attributes))
+    there = set(on_disk)
+    missing = [path for path, file in zip(content.paths, found, strict=True) if file not in there]
+    report = {
+        "folder": files.folder.name,
+        "edition": "{} training and {} test images, {} attributes".format(*counts)
+        + (": CUB-200-2011 as published" if counts == PUBLISHED else ""),
+        "labels": _count_labels(content, scored, settings.least_certainty),
+        "pictures": {"missing": summarize(missing), "in_no_list": len(there.difference(found))},
+        "warnings": _warnings(content, counts) + raw.warn_unread(folder),
+    }
+    return Dataset(table, lambda row: folder / found[row], report)
+
+
+def _count_labels(content: Content, scored: np.ndarray, least_certainty: int) -> dict[str, Any]:
+    """Return what a report says of the labels."""
+    present, longer = content.present, content.longer
+    by_certainty = {}
+    for number, name in CERTAINTIES.items():
+        level = content.certainty == number
+        by_certainty[name] = {"present": int((present & level).sum()), "absent": int((~present & level).sum())}
+    return {
+        "pairs": present.size,
+        "lines_with_surplus_fields": summarize([f"line {line}" for line in longer]),
+        "by_certainty": by_certainty,
+        "least_certainty": least_certainty,
+        "present_but_unknown": int((present & ~scored).sum()),
+    }
+
+
+def _warnings(content: Content, counts: tuple[int, int, int]) -> list[str]:
+    """Return warnings of another edition than the published one, and of certainties that do not exist."""
+    warnings = []
+    if counts != PUBLISHED:
+        warnings.append("this is not the whole of CUB-200-2011: figures of papers do not compare with it")
+    if odd := int(np.isin(content.certainty, list(CERTAINTIES), invert=True).sum()):
+        warnings.append(f"{odd} labels have a certainty other than 1 to 4: unknown, unless certainty is ignored")
+    return warnings
 
 
 def _numbered(path: Path, faults: Faults) -> dict[int, str]:
-    """Read lines of an id and a name, noting lines that are something else, and ids or names that are there twice.
-
-    Returns:
-        Id -> name, in the order of the file.
+    """Return names by id, in the order of a file; noted are lines that are no new id with a name.
 
     Raises:
-        SourceError: the file cannot be read, or holds no line.
+        SourceError: the file holds no line.
     """
     names: dict[int, str] = {}
     empty = True
-    for where, (number, *words) in fields(path):
+    for where, (number, *words) in read_fields(path):
         empty = False
         if not _is_id(number) or not words or int(number) in names:
             faults.add("lines are no new id with a name", f"{where} {' '.join([number, *words])!r}", path.name)
@@ -196,25 +187,15 @@ def _numbered(path: Path, faults: Faults) -> dict[int, str]:
             names[int(number)] = " ".join(words)
     if empty:
         raise SourceError(f"{path.name} is empty")
-    for name, count in Counter(names.values()).items():
-        if count > 1:
-            faults.add("names are there twice", name, path.name)
     return names
 
 
 def _test_part(path: Path, images: dict[int, str], faults: Faults) -> dict[int, int]:
-    """Read which images are for test, noting lines that are something else, and images that are not there once.
-
-    Returns:
-        Image id -> 0 training, 1 test: the contrary of the file.
-
-    Raises:
-        SourceError: the file cannot be read.
-    """
+    """Return of each image id 0 training, 1 test: the contrary of the file; noted are ids not there once."""
     kind = "lines are not the id of an image of images.txt and 1 (training) or 0 (test)"
     test: dict[int, int] = {}
     clean = True
-    for where, words in fields(path):
+    for where, words in read_fields(path):
         if len(words) != 2 or words[1] not in ("0", "1") or not _is_id(words[0]) or int(words[0]) not in images:
             faults.add(kind, f"{where} {' '.join(words)!r}", path.name)
             clean = False
@@ -230,40 +211,21 @@ def _is_id(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= DIGITS
 
 
-def _paths(images: dict[int, str], faults: Faults) -> list[str]:
-    """Bring the names of images to the form of `relative_path`, noting those that are absolute or climb.
-
-    Returns:
-        The paths, in the order of `images`; none where one of them is faulty.
-    """
-    paths: list[str] = []
-    for image, name in images.items():
-        try:
-            paths.append(relative_path(name))
-        except ValueError as error:
-            faults.add("images have no usable path", f"image {image}: {error}", "images.txt")
-    return paths if len(paths) == len(images) else []
-
-
 # ---------------------------------------------------------------------------------------------- labels
 def _labels(
     path: Path, images: list[int], attributes: list[int], faults: Faults
 ) -> tuple[np.ndarray, np.ndarray, list[int]]:
-    """Read the labels: 3,677,856 lines in the whole dataset, so in blocks of bytes rather than line by line.
+    """Return the labels: of 3,677,856 lines in the whole dataset, so read in blocks of bytes.
 
     Args:
         path: The file.
         images: N image ids, in the order of rows.
         attributes: A attribute ids, in the order of columns.
-        faults: Lines that are something else, or of an image or attribute that no list has, are noted here, and pairs
-            that are not there once.
+        faults: Get lines that are something else, or of unknown ids, and pairs that are not there once.
 
     Returns:
         (N, A) bool whether the attribute is present, (N, A) int32 certainties, and the numbers of the lines with more
         than five fields; labels that are not there mean nothing.
-
-    Raises:
-        SourceError: the file cannot be read.
     """
     faulty = "lines are not an image id, an attribute id, 1 or 0, and a certainty"
     strange = "lines are of images or attributes that images.txt and attributes.txt lack"
@@ -298,7 +260,7 @@ def _labels(
     ):
         for row in np.flatnonzero(cases.any(axis=1)):
             pairs = [str(attributes[column]) for column in np.flatnonzero(cases[row])]
-            faults.add(kind, f"image {images[row]}: {some(pairs)}", path.name)
+            faults.add(kind, f"image {images[row]}: {preview(pairs)}", path.name)
     table = np.empty((times.size, 2), np.int32)
     if cells:
         table[place] = np.concatenate(values)
@@ -359,11 +321,7 @@ def _parse(block: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray
 
 
 def _places(wanted: np.ndarray, ids: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Look ids up.
-
-    Returns:
-        For each wanted id its place in `ids`, and whether it is there; the place means nothing where not.
-    """
+    """Return the place of each wanted id in `ids`, and whether it is there; the place means nothing where not."""
     known = np.array(ids)
     order = np.argsort(known)
     near = np.searchsorted(known, wanted, sorter=order).clip(max=len(ids) - 1)

@@ -150,15 +150,7 @@ def fingerprint(settings: Settings, root: Path) -> None:
 
 
 def read(settings: Settings, root: Path) -> Dataset:
-    """Describe the scenes; each is drawn when it is asked for.
-
-    Args:
-        settings: Counts, size and seed.
-        root: Project root; not read, since the digits come with scikit-learn.
-
-    Returns:
-        Table and images: all training scenes, then val, then test; the official training set holds train and val.
-    """
+    """Return all training scenes, then val, then test, each drawn when it is asked for."""
     counts = {split: getattr(settings, split) for split in POOLS}
     splits = [(split, row) for split, count in counts.items() for row in range(count)]
     pools = {split: pool(split) for split in POOLS}

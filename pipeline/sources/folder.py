@@ -5,13 +5,15 @@ Source: ours.
 """
 
 import unicodedata
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from pipeline.core.errors import SourceError
-from pipeline.core.faults import Faults, class_name, counted, number, some
+from pipeline.core.faults import Faults, normalize_class_name, pluralize, preview, summarize
 from pipeline.data import own_data, raw
-from pipeline.data.own_data import WORDS, OwnData, Row
+from pipeline.data.own_data import WORDS, Content, OwnData, Row
+from pipeline.data.raw import Files
 from pipeline.labels.table import Dataset
 
 
@@ -26,90 +28,115 @@ class Settings(OwnData):
     image that has all these labels; it stands under the path of the first class."""
 
 
-def read(settings: Settings, root: Path) -> Dataset:
-    """Read the names of pictures in folders; no picture is opened.
+@dataclass(frozen=True)
+class Sorted:
+    """The pictures of a folder by what their folders say.
 
     Args:
-        settings: The settings.
-        root: Project root, from which a relative `settings.root` counts.
+        rows: Those in the folder of a class.
+        loose: Those in none.
+        not_wanted: Class that is not wanted -> number of its pictures.
+    """
 
-    Returns:
-        The dataset, as `own_data.dataset` orders it; only the label of its folder is known of a picture.
+    rows: list[Row]
+    loose: list[str]
+    not_wanted: dict[str, int]
+
+
+def read(settings: Settings, root: Path) -> Dataset:
+    """Return the dataset of folders of pictures, by the steps that `base` describes."""
+    files = locate(settings, root)
+    return own_data.build(files, parse(files, settings), settings)
+
+
+def fingerprint(settings: Settings, root: Path) -> str:
+    """Return what tells one state of folders of pictures from another, as `base` describes."""
+    return raw.digest(locate(settings, root))
+
+
+def locate(settings: Settings, root: Path) -> Files:
+    """Return where the pictures are."""
+    return own_data.locate(settings, root, None)
+
+
+def parse(files: Files, settings: Settings) -> Content:
+    """Return what the names of folders say of the pictures; only the label of its folder is known of a picture.
 
     Raises:
-        SourceError: there is no folder with pictures, a class has none, a folder's name is no split, or pictures that
-            are to be merged differ in size.
+        SourceError: there is no folder with pictures, a class has none, or a folder's name is no split.
     """
-    folder = raw.raw_folder(settings, root)
-    faults = Faults(folder.name)
-    pictures = raw.pictures(folder)
+    folder, classes = files.folder, own_data.wanted_classes(settings)
+    pictures = raw.list_pictures(folder)
     tops = {top for top, slash, _ in (picture.partition("/") for picture in pictures) if slash}
+    words = _split_words(tops, settings)
+    found = _sort(pictures, classes, settings)
+    if bare := sorted(set(classes or ()) - {row.present[0] for row in found.rows}):
+        raise SourceError(f"prepare: classes: no picture in a folder of the name: {preview(bare)}")
+    if found.loose and not found.rows:
+        raise SourceError(f"{folder.name}: no picture lies in a class's folder: {preview(found.loose)}")
+    groups = _group_by_name(found.rows)
+    shared = [group for group in groups if len({row.present for row in group}) > 1]
+    alike = [group for group in shared if len({_size(folder / row.path) for row in group}) == 1]
+    rows = found.rows
+    if settings.same_name == "merge":
+        rows = [row for group in groups for row in _merged(folder, group, files.faults)]
+    warnings = []
+    if words and not settings.split_folders:
+        beside = f"{preview(sorted(words))} beside {preview(sorted(tops - words))}"
+        warnings.append(f"folders called as splits are taken for classes: {beside}")
+    if found.loose:
+        lie = "lies in no class's folder and was" if len(found.loose) == 1 else "lie in no class's folder and were"
+        count = pluralize(len(found.loose), "picture")
+        warnings.append(f"{count} {lie} left out: {preview(found.loose)}")
+    if classes is None and (bare := _bare(folder, pictures, 1 + settings.split_folders)):
+        hold = f"{pluralize(len(bare), 'folder')} {'holds' if len(bare) == 1 else 'hold'}"
+        warnings.append(f"{hold} no picture that is read: {preview(bare)}")
+    report = {
+        "same_name": {"policy": settings.same_name, "names": len(shared), "of_equal_size": len(alike)},
+        "pictures_in_no_class_folder": summarize(found.loose),
+        "folders_not_in_classes": found.not_wanted,
+    }
+    return Content(rows, classes, pictures, closed=False, exhaustive=False, report=report, warnings=warnings)
+
+
+def _split_words(tops: set[str], settings: Settings) -> set[str]:
+    """Return the uppermost folders that are called as splits.
+
+    Raises:
+        SourceError: they are all, but should be classes; or others are among them, but they should be splits.
+    """
     words = {top for top in tops if top.lower() in WORDS}
     if not settings.split_folders and words and words == tops:
         raise SourceError(f"prepare: split_folders: {', '.join(sorted(tops))} are no classes; set it to true")
     if settings.split_folders and (odd := sorted(tops - words)):
-        raise SourceError(f"prepare: split_folders: folders other than train, val and test: {some(odd)}")
+        raise SourceError(f"prepare: split_folders: folders other than train, val and test: {preview(odd)}")
+    return words
 
-    wanted = own_data.wanted(settings)
-    rows: list[Row] = []
-    groups: dict[tuple[int | None, str], list[Row]] = {}  # by split, and name below the class's folder
-    loose: list[str] = []
-    left_out: dict[str, int] = {}
+
+def _sort(pictures: list[str], classes: tuple[str, ...] | None, settings: Settings) -> Sorted:
+    """Return the pictures by what their folders say."""
+    found = Sorted([], [], {})
     for picture in pictures:
-        parts = picture.split("/")
-        split = WORDS[parts.pop(0).lower()] if settings.split_folders and len(parts) > 1 else None
-        if len(parts) == 1:
-            loose.append(picture)
+        *above, _ = picture.split("/")
+        split = WORDS[above.pop(0).lower()] if settings.split_folders and above else None
+        if not above:
+            found.loose.append(picture)
             continue
-        label = class_name(parts[0])
-        if wanted is not None and label not in wanted:
-            left_out[label] = left_out.get(label, 0) + 1
-            continue
-        row = Row("picture", picture, (label,), (), split)
-        rows.append(row)
-        groups.setdefault((split, unicodedata.normalize("NFC", "/".join(parts[1:]))), []).append(row)
-    if bare := sorted(set(wanted or ()) - {row.present[0] for row in rows}):
-        raise SourceError(f"prepare: classes: no picture in a folder of the name: {some(bare)}")
-    shared = [group for group in groups.values() if len({row.present for row in group}) > 1]
-    if settings.same_name == "merge":
-        rows = [row for group in groups.values() for row in _merged(folder, group, faults)]
-
-    if loose and not rows:
-        raise SourceError(f"{folder.name}: no picture lies in a class's folder: {some(loose)}")
-    data = own_data.dataset(
-        settings, folder, rows, faults, classes=wanted, found=pictures, closed=False, exhaustive=False
-    )
-    alike = [group for group in shared if len({_size(folder / row.path) for row in group}) == 1]
-    data.report["same_name"] = {"policy": settings.same_name, "names": len(shared), "of_equal_size": len(alike)}
-    data.report["pictures_in_no_class_folder"] = counted(loose)
-    data.report["folders_not_in_classes"] = left_out
-    if words and not settings.split_folders:
-        beside = f"{some(sorted(words))} beside {some(sorted(tops - words))}"
-        data.report["warnings"].append(f"folders called as splits are taken for classes: {beside}")
-    if loose:
-        lie = "lies in no class's folder and was" if len(loose) == 1 else "lie in no class's folder and were"
-        told = f"{number(len(loose), 'picture')} {lie} left out: {some(loose)}"
-        data.report["warnings"].append(told)
-    if wanted is None and (bare := _bare(folder, pictures, 1 + settings.split_folders)):
-        hold = f"{number(len(bare), 'folder')} {'holds' if len(bare) == 1 else 'hold'}"
-        data.report["warnings"].append(f"{hold} no picture that is read: {some(bare)}")
-    return data
+        label = normalize_class_name(above[0])
+        if classes is None or label in classes:
+            found.rows.append(Row("picture", picture, (label,), (), split))
+        else:
+            found.not_wanted[label] = found.not_wanted.get(label, 0) + 1
+    return found
 
 
-def fingerprint(settings: Settings, root: Path) -> str:
-    """Tell one state of the raw data from another without opening a picture.
-
-    Args:
-        settings: The settings.
-        root: Project root, from which a relative `settings.root` counts.
-
-    Returns:
-        SHA-256 over the names and sizes of all picture files below the root; where it lies does not count.
-
-    Raises:
-        SourceError: the folder is missing.
-    """
-    return raw.state({}, {".": raw.raw_folder(settings, root)})
+def _group_by_name(rows: list[Row]) -> list[list[Row]]:
+    """Return rows of one split and one name below the class's folder together."""
+    groups: dict[tuple[int | None, str], list[Row]] = {}
+    for row in rows:
+        below = row.path.split("/")[1 if row.split is None else 2 :]
+        groups.setdefault((row.split, unicodedata.normalize("NFC", "/".join(below))), []).append(row)
+    return list(groups.values())
 
 
 def _bare(folder: Path, pictures: list[str], depth: int) -> list[str]:

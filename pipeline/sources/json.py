@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pipeline.core.errors import SourceError
-from pipeline.core.faults import Faults, class_name, some
+from pipeline.core.faults import Faults, normalize_class_name, preview
 from pipeline.core.text import read_text
 from pipeline.data import own_data, raw
-from pipeline.data.own_data import WORDS, OwnData, Row
+from pipeline.data.own_data import WORDS, Content, OwnData, Row
+from pipeline.data.raw import Files
 from pipeline.labels.table import Dataset
 
 SHOWN = 40  # characters of a value in a message
@@ -40,83 +41,70 @@ class Settings(OwnData):
 
 
 def read(settings: Settings, root: Path) -> Dataset:
-    """Read a JSON file; pictures are looked up, not opened.
-
-    Args:
-        settings: The settings.
-        root: Project root, from which a relative `settings.root` counts.
-
-    Returns:
-        The dataset, as `own_data.dataset` orders it.
-
-    Raises:
-        SourceError: the file, a key or a picture is missing, or entries are faulty; the message names line or entry.
-    """
-    folder = raw.raw_folder(settings, root)
-    file = folder / settings.file
-    faults = Faults(file.name)
-    rows: list[Row] = []
-    ignored: dict[str, None] = {}
-    keys = {settings.path_key, settings.labels_key, settings.absent_key, settings.split_key}
-    for where, entry in entries(file, faults):
-        if not isinstance(entry, dict):
-            faults.add("entries are no objects", f"{where} ({type(entry).__name__})")
-            continue
-        ignored.update(dict.fromkeys(entry.keys() - keys))
-        path, labels = entry.get(settings.path_key), _names(entry.get(settings.labels_key))
-        absent = _names(entry.get(settings.absent_key, []))
-        if not isinstance(path, str):
-            faults.add(f"entries have no text under {settings.path_key!r}", f"{where} {_short(path)}")
-        for key, found in ((settings.labels_key, labels), (settings.absent_key, absent)):
-            if found is None:
-                faults.add(f"entries have no name or list of names under {key!r}", f"{where} {_short(entry.get(key))}")
-        split = None
-        if settings.split_key is not None:
-            word = entry.get(settings.split_key)
-            split = WORDS.get(word.strip().lower()) if isinstance(word, str) else None
-            if split is None:
-                faults.add("values are none of train, val and test", f"{where}, key {settings.split_key}: {word!r}")
-        if isinstance(path, str) and labels is not None and absent is not None:
-            rows.append(Row(where, path.strip(), labels, absent, split))
-    data = own_data.dataset(
-        settings,
-        folder,
-        rows,
-        faults,
-        classes=own_data.wanted(settings),
-        found=raw.pictures(folder),
-        closed=settings.exhaustive,
-        exhaustive=settings.exhaustive,
-    )
-    data.report["rows"] = len(rows)
-    data.report["keys_not_read"] = sorted(ignored)
-    return data
+    """Return the dataset of a JSON file, by the steps that `base` describes."""
+    files = locate(settings, root)
+    return own_data.build(files, parse(files, settings), settings)
 
 
 def fingerprint(settings: Settings, root: Path) -> str:
-    """Tell one state of the raw data from another without opening a picture.
-
-    Args:
-        settings: The settings.
-        root: Project root, from which a relative `settings.root` counts.
-
-    Returns:
-        SHA-256 over the file and the names and sizes of all picture files below the root; where it lies does not count.
-
-    Raises:
-        SourceError: the folder or the file is missing.
-    """
-    folder = raw.raw_folder(settings, root)
-    return raw.state({Path(settings.file).name: folder / settings.file}, {".": folder})
+    """Return what tells one state of a JSON file and its pictures from another, as `base` describes."""
+    return raw.digest(locate(settings, root))
 
 
-def entries(file: Path, faults: Faults) -> Iterator[tuple[str, Any]]:
-    """Read a list, or one entry a line.
+def locate(settings: Settings, root: Path) -> Files:
+    """Return where the file and the pictures are."""
+    return own_data.locate(settings, root, settings.file)
+
+
+def parse(files: Files, settings: Settings) -> Content:
+    """Return what the entries of the file say."""
+    (file,) = files.lists.values()
+    rows: list[Row] = []
+    keys = {settings.path_key, settings.labels_key, settings.absent_key, settings.split_key}
+    not_read: set[str] = set()
+    for where, entry in read_entries(file, files.faults):
+        if not isinstance(entry, dict):
+            files.faults.add("entries are not objects", f"{where} ({type(entry).__name__})")
+            continue
+        not_read |= entry.keys() - keys
+        if (row := _row(where, entry, settings, files.faults)) is not None:
+            rows.append(row)
+    return Content(
+        rows=rows,
+        classes=own_data.wanted_classes(settings),
+        pictures=raw.list_pictures(files.folder),
+        closed=settings.exhaustive,
+        exhaustive=settings.exhaustive,
+        report={"rows": len(rows), "keys_not_read": sorted(not_read)},
+    )
+
+
+def _row(where: str, entry: dict[Any, Any], settings: Settings, faults: Faults) -> Row | None:
+    """Return what an entry says of its image; None where that cannot be used, which is noted."""
+    path, labels = entry.get(settings.path_key), _names(entry.get(settings.labels_key))
+    absent = _names(entry.get(settings.absent_key, []))
+    if not isinstance(path, str):
+        faults.add(f"entries have no text under {settings.path_key!r}", f"{where} {_short(path)}")
+    for key, names in ((settings.labels_key, labels), (settings.absent_key, absent)):
+        if names is None:
+            faults.add(f"entries have no name or list of names under {key!r}", f"{where} {_short(entry.get(key))}")
+    split = None
+    if settings.split_key is not None:
+        word = entry.get(settings.split_key)
+        split = WORDS.get(word.strip().lower()) if isinstance(word, str) else None
+        if split is None:
+            faults.add("values are none of train, val and test", f"{where}, key {settings.split_key}: {word!r}")
+    if not isinstance(path, str) or labels is None or absent is None:
+        return None
+    return Row(where, path.strip(), labels, absent, split)
+
+
+def read_entries(file: Path, faults: Faults) -> Iterator[tuple[str, Any]]:
+    """Yield what entries hold, of a list or one a line, and where each is.
 
     Args:
         file: The file.
-        faults: What is found wrong with single entries joins it: a line that is not JSON, a key that is twice in one
-            object, at any depth.
+        faults: Get lines that are not JSON, and keys that are twice in one object, at any depth.
 
     Yields:
         Where the entry is, and what it holds.
@@ -128,13 +116,13 @@ def entries(file: Path, faults: Faults) -> Iterator[tuple[str, Any]]:
     text = read_text(file)
     if (keys := _one_object(text)) is not None:
         raise SourceError(
-            f"{file.name}: one object, with the keys {some(keys)}; expected is a list of objects, or one "
+            f"{file.name}: one object, with the keys {preview(keys)}; expected is a list of objects, or one "
             "object a line, each with the path of a picture and its labels"
         )
 
     for where, entry in _list(file, text) if text.lstrip().startswith("[") else _lines(file, text, faults):
         if isinstance(entry, _Twice):
-            faults.add("entries have a key twice", f"{where} {', '.join(map(repr, entry.keys_twice))}")
+            faults.add("duplicate keys", f"{where} {', '.join(map(repr, entry.keys_twice))}")
         else:
             yield where, entry
 
@@ -211,13 +199,13 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Twice:
 def _within(value: Any) -> tuple[str, ...]:
     """Return the keys that an object within a value has twice."""
     if isinstance(value, list):
-        return tuple(key for each in value for key in _within(each))
+        return tuple(key for inner in value for key in _within(inner))
     return value.keys_twice if isinstance(value, _Twice) else ()
 
 
 def _names(value: Any) -> tuple[str, ...] | None:
     """Return names, of a list of them or a single one; None where the value is neither."""
     value = [value] if isinstance(value, str) else value
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         return None
-    return tuple(class_name(each) for each in value)
+    return tuple(normalize_class_name(name) for name in value)

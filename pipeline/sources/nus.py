@@ -12,8 +12,8 @@ Differs: nothing is unpickled; faulty lists are errors. As there, rows without a
 import codecs
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -21,8 +21,16 @@ import numpy as np
 from pydantic import Field
 
 from pipeline.core.errors import SourceError
-from pipeline.core.faults import SHOWN, Faults, check_names, class_name, counted, some
-from pipeline.core.text import fields, read_text, relative_path
+from pipeline.core.faults import (
+    SHOWN,
+    Faults,
+    check_class_names,
+    find_duplicates,
+    normalize_class_name,
+    preview,
+    summarize,
+)
+from pipeline.core.text import read_fields, read_text
 from pipeline.data import raw
 from pipeline.labels.table import Dataset, Table
 
@@ -47,138 +55,156 @@ class Settings(raw.Cut):
     """Settings of `prepare.<dataset>` for a folder that holds the arrays or lists, and the pictures in `Flickr`."""
 
     source: Literal["nus"]
-    raw: Literal["formatted", "official"]
+    layout: Literal["formatted", "official"]
     """`formatted`: the arrays of Cole 2021 or Zhou 2022; `official`: the lists of the dataset's makers."""
     classes: Annotated[list[str], Field(min_length=1)] | None
     """Class names in column order; null: those of `Concepts81.txt` or, where `official` lacks it, of the label files,
     alphabetically. Label files are chosen by name. Arrays hold no names: there these are the names of all columns."""
 
 
-def read(settings: Settings, root: Path) -> Dataset:
-    """Read arrays or lists; pictures are looked up, not opened.
-
-    Rows are all images, also those without a label, in the order of the arrays or lists, the training part first.
+@dataclass(frozen=True)
+class Files(raw.Files):
+    """The arrays or lists that are read, and what they are about.
 
     Args:
-        settings: The settings.
-        root: Project root, from which a relative `settings.root` counts.
-
-    Returns:
-        The dataset.
-
-    Raises:
-        SourceError: a file or picture is missing or faulty, lists contradict each other, or nothing says which images
-            are for training and which for test; the message names the setting, file, line or image, of all faults that
-            can be found beside each other.
+        classes: Class names in column order.
+        named_by: What gave them.
     """
-    folder = raw.raw_folder(settings, root)
-    classes, named_by, files = _files(folder, settings)
-    place = _picture_folder(folder)
-    faults = Faults(folder.name)
-    part_of = _array_part if settings.layout == "formatted" else _list_part
-    listed = {part: part_of(files, part, classes, faults) for part in PARTS}
-    rows = {part: _distinct(*listed[part], part, faults) for part in PARTS}
-    paths = [listed[part][0][row] for part in PARTS for row in rows[part]]
-    labels = [listed[part][1][rows[part]] for part in PARTS]
-    official = [number for number, part in enumerate(PARTS) for _ in rows[part]]
-    for path, count in Counter(paths).items():
-        if count > 1:
-            faults.add("images are in the train and in the test part", path)
 
-    on_disk = raw.pictures(place)
+    classes: tuple[str, ...]
+    named_by: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """What the files of one part hold, of N distinct images.
+
+    Args:
+        listed: Number of images with those that are listed again.
+        paths: N paths, as they count from the folder of the pictures.
+        labels: (N, C) int8.
+    """
+
+    listed: int
+    paths: list[str]
+    labels: np.ndarray
+
+
+def read(settings: Settings, root: Path) -> Dataset:
+    """Return the dataset of a NUS-WIDE folder, by the steps that `base` describes."""
+    files = locate(settings, root)
+    return build(files, parse(files, settings), settings)
+
+
+def fingerprint(settings: Settings, root: Path) -> str:
+    """Return what tells one state of a NUS-WIDE folder from another, as `base` describes."""
+    return raw.digest(locate(settings, root))
+
+
+def locate(settings: Settings, root: Path) -> Files:
+    """Return where arrays or lists, class names and pictures are."""
+    folder = raw.find_root(settings, root)
+    lists = (_array_files if settings.layout == "formatted" else _list_files)(folder)
+    names, named_by = _class_names(folder, lists, settings.classes)
+    if settings.layout == "official":
+        lists = _choose_label_files(lists, names, named_by, all_named=settings.classes is None)
+    return Files(folder, lists, {"Flickr": _picture_folder(folder)}, Faults(folder.name), names, named_by)
+
+
+def parse(files: Files, settings: Settings) -> dict[str, Part]:
+    """Return what arrays or lists hold, by part; an image that is listed again with the same labels counts once."""
+    read_part = _array_part if settings.layout == "formatted" else _list_part
+    listed = {name: read_part(files, name) for name in PARTS}
+    parts = {}
+    for name, (paths, labels) in listed.items():
+        rows = _distinct(paths, labels, name, files.faults)
+        parts[name] = Part(len(paths), [paths[row] for row in rows], labels[rows])
+    return parts
+
+
+def build(files: Files, parts: dict[str, Part], settings: Settings) -> Dataset:
+    """Return the dataset: rows are all images, the training part first, each part in the order of its list."""
+    folder = files.pictures["Flickr"]
+    paths = [path for part in parts.values() for path in part.paths]
+    for path in find_duplicates(paths):
+        files.faults.add("images are in the train and in the test part", path)
+    on_disk = raw.list_pictures(folder)
     flat = not any("/" in file for file in on_disk)
+    found = _match(paths, on_disk, flat, files, settings.bad_images)
+    files.faults.raise_if_any()
+    official = np.repeat(np.arange(len(parts), dtype=np.uint8), [len(part.paths) for part in parts.values()])
+    table = Table(
+        classes=files.classes,
+        paths=tuple(unicodedata.normalize("NFC", f"{folder.name}/{file}") for file in found),
+        truth=np.concatenate([part.labels for part in parts.values()]),
+        scored=np.ones((len(paths), len(files.classes)), np.bool_),
+        split=raw.split_official(official, settings),
+        official=official,
+    )
     there = set(on_disk)
-    found: list[str] = []
+    missing = [path for path, file in zip(paths, found, strict=True) if file not in there]
+    copy = edition(parts["train"].listed, parts["test"].listed)
+    report = {
+        "folder": files.folder.name,
+        "layout": settings.layout,
+        "edition": copy or "none of the known ones",
+        "class_names": files.named_by,
+        "parts": {name: _count(part) for name, part in parts.items()},
+        "pictures": {
+            "folder": folder.name,
+            "by_file_name_alone": flat,
+            "missing": summarize(missing),
+            "in_no_list": len(there.difference(found)),
+        },
+        "warnings": _warnings(files, settings, copy, len(missing)) + raw.warn_unread(folder),
+    }
+    return Dataset(table, lambda row: folder / found[row], report)
+
+
+def edition(train: int, test: int) -> str | None:
+    """Return what is known about a copy with so many training and test images; None where nothing is."""
+    return EDITIONS.get((train, test)) or TOTALS.get(train + test)
+
+
+def _match(
+    paths: list[str], on_disk: list[str], flat: bool, files: Files, bad_images: Literal["stop", "drop"]
+) -> list[str]:
+    """Return the picture files of paths, by file name alone where all lie in one folder; what is wrong is noted."""
     wanted = list(dict.fromkeys(paths))  # each once, whatever the lists say
     try:
-        if wanted:
-            names = _file_names(wanted) if flat else wanted
-            found = raw.match(names, on_disk, place.name, settings.bad_images)
+        names = _file_names(wanted) if flat else wanted
     except SourceError as error:
-        faults.join(error)
-    faults.stop()
-    missing = [path for path, file in zip(paths, found, strict=True) if file not in there]
-    table = Table(
-        classes=classes,
-        paths=tuple(unicodedata.normalize("NFC", f"{place.name}/{file}") for file in found),
-        truth=np.concatenate(labels),
-        scored=np.ones((len(paths), len(classes)), np.bool_),
-        split=raw.split(official, settings),
-        official=np.array(official, np.uint8),
-    )
-    parts = {
-        part: {
-            "listed": len(listed[part][0]),
-            "repeated": len(listed[part][0]) - len(rows[part]),
-            "without_positive": int((~cells.any(axis=1)).sum()),
-        }
-        for part, cells in zip(PARTS, labels, strict=True)
+        files.faults.add_error(error)
+        return []
+    return raw.match_files(names, on_disk, files.pictures["Flickr"].name, bad_images, files.faults)
+
+
+def _count(part: Part) -> dict[str, int]:
+    """Return what a report says of a part."""
+    return {
+        "listed": part.listed,
+        "repeated": part.listed - len(part.paths),
+        "without_positive": int((~part.labels.any(axis=1)).sum()),
     }
-    copy = edition(parts["train"]["listed"], parts["test"]["listed"])
+
+
+def _warnings(files: Files, settings: Settings, copy: str | None, missing: int) -> list[str]:
+    """Return warnings of what makes this copy another than the published ones."""
     warnings = []
     if copy is None:
         warnings.append("this is none of the known copies of NUS-WIDE: figures of papers do not compare with it")
     if settings.layout == "formatted":
-        warnings.append(f"the arrays hold no class names: {named_by} gave them, by place")
+        warnings.append(f"the arrays hold no class names: {files.named_by} gave them, by place")
     if missing:
         warnings.append(
-            f"{len(missing)} images have no file; with their rows left out, later rows draw other labels than published"
+            f"{missing} images have no file; with their rows left out, later rows draw other labels than published"
         )
-    warnings += raw.left_out(place)
-    report = {
-        "folder": folder.name,
-        "layout": settings.layout,
-        "edition": copy or "none of the known ones",
-        "class_names": named_by,
-        "parts": parts,
-        "pictures": {
-            "folder": place.name,
-            "by_file_name_alone": flat,
-            "missing": counted(missing),
-            "in_no_list": len(there.difference(found)),
-        },
-        "warnings": warnings,
-    }
-    return Dataset(table, lambda row: place / found[row], report)
-
-
-def fingerprint(settings: Settings, root: Path) -> str:
-    """Tell one state of the raw data from another without opening a picture.
-
-    Args:
-        settings: The settings.
-        root: Project root, from which a relative `settings.root` counts.
-
-    Returns:
-        SHA-256 over the names and bytes of the files that `read` reads and the names and sizes of all picture files;
-        where the folder lies does not count.
-
-    Raises:
-        SourceError: the folder or a file is missing.
-    """
-    folder = raw.raw_folder(settings, root)
-    return raw.state(_files(folder, settings)[2], {"Flickr": _picture_folder(folder)})
-
-
-def edition(train: int, test: int) -> str | None:
-    """Tell by its counts which of the copies that go around this is.
-
-    Args:
-        train: Images of the training part.
-        test: Images of the test part.
-
-    Returns:
-        What is known about a copy of that size; None where nothing is.
-    """
-    return EDITIONS.get((train, test)) or TOTALS.get(train + test)
+    return warnings
 
 
 # ---------------------------------------------------------------------------------------------- where things are
 def _find(folder: Path, *names: str) -> Path | None:
-    """Find a file or folder at or up to two folders below a folder: archives differ in what they wrap around it.
-
-    Returns:
-        It, by the first of the names that is there, the shallowest; None where there is none.
+    """Return what is at or up to two folders below a folder, by the first name that is there; None where none is.
 
     Raises:
         SourceError: there are several at the same depth.
@@ -210,53 +236,57 @@ def _picture_folder(folder: Path) -> Path:
     return place / place.name if (place / place.name).is_dir() else place  # an archive unpacked into its own name
 
 
-def _files(folder: Path, settings: Settings) -> tuple[tuple[str, ...], str, dict[str, Path]]:
-    """Find what is read.
-
-    Returns:
-        Class names in column order, what gave them, and the files by name.
+def _class_names(folder: Path, lists: dict[str, Path], wanted: list[str] | None) -> tuple[tuple[str, ...], str]:
+    """Return class names in column order, and what gave them; a file that does joins the lists.
 
     Raises:
-        SourceError: a file is missing, or class names are missing, cannot be used or are there twice.
+        SourceError: class names are missing, cannot be used or are there twice.
     """
-    files = (_array_files if settings.layout == "formatted" else _list_files)(folder)
-    labels = {match[1] for name in files if (match := re.fullmatch(r"Labels_(.+)_(Train|Test)\.txt", name))}
-    if settings.classes is not None:
-        names, named_by = [class_name(name) for name in settings.classes], "the setting `classes`"
+    if wanted is not None:
+        names, named_by = [normalize_class_name(name) for name in wanted], "the setting `classes`"
     elif concepts := _find(folder, "ConceptsList/Concepts81.txt", "Concepts81.txt"):
-        names, named_by = [" ".join(words) for _, words in fields(concepts)], "Concepts81.txt"
-        files["Concepts81.txt"] = concepts
+        names, named_by = [" ".join(words) for _, words in read_fields(concepts)], "Concepts81.txt"
+        lists["Concepts81.txt"] = concepts
     else:
-        names, named_by = sorted(labels), "the names of the label files"
+        names, named_by = sorted(_concepts(lists)), "the names of the label files"
     if not names:
         raise SourceError(
             f"prepare: classes: no Concepts81.txt with class names at or below {folder}, and nothing else that holds"
             " them: add it from the official ConceptsList, or list the names in column order"
         )
     faults = Faults(folder.name)
-    check_names(names, faults, named_by)
-    if repeated := [name for name, count in Counter(names).items() if count > 1]:
-        faults.join(SourceError(f"prepare: classes: {named_by} names {', '.join(repeated)} twice"))
-    faults.stop()
-    if settings.layout == "official":
-        wanted = {f"Labels_{name}_{suffix}.txt": name for name in names for _, suffix in PARTS.values()}
-        absent = [name for name in wanted if name not in files]
-        over = sorted(labels.difference(names)) if settings.classes is None else []
-        if absent or over:
-            raise SourceError(
-                f"{named_by} and the label files do not fit: {len(absent)} files are missing"
-                f" ({some(absent) or 'none'}), {len(over)} concepts not named"
-                f" ({some(over) or 'none'})"
-            )
-        files = {name: path for name, path in files.items() if name in wanted or not name.startswith("Labels_")}
-    return tuple(names), named_by, files
+    check_class_names(names, faults, named_by)
+    faults.raise_if_any()
+    return tuple(names), named_by
+
+
+def _concepts(lists: dict[str, Path]) -> set[str]:
+    """Return the concepts that have a label file."""
+    return {match[1] for name in lists if (match := re.fullmatch(r"Labels_(.+)_(Train|Test)\.txt", name))}
+
+
+def _choose_label_files(
+    lists: dict[str, Path], names: tuple[str, ...], named_by: str, all_named: bool
+) -> dict[str, Path]:
+    """Return the lists without the label files of other concepts.
+
+    Raises:
+        SourceError: label files are missing; or a concept has some but no name, where all must be named.
+    """
+    wanted = {f"Labels_{name}_{suffix}.txt": name for name in names for _, suffix in PARTS.values()}
+    absent = [name for name in wanted if name not in lists]
+    over = sorted(_concepts(lists).difference(names)) if all_named else []
+    if absent or over:
+        raise SourceError(
+            f"{named_by} and the label files do not fit: {len(absent)} files are missing"
+            f" ({preview(absent) or 'none'}), {len(over)} concepts not named"
+            f" ({preview(over) or 'none'})"
+        )
+    return {name: path for name, path in lists.items() if name in wanted or not name.startswith("Labels_")}
 
 
 def _array_files(folder: Path) -> dict[str, Path]:
-    """Find the arrays.
-
-    Returns:
-        Name -> file.
+    """Return the arrays by name.
 
     Raises:
         SourceError: one is missing, or they lie in several folders.
@@ -276,10 +306,7 @@ def _array_files(folder: Path) -> dict[str, Path]:
 
 
 def _list_files(folder: Path) -> dict[str, Path]:
-    """Find the image lists of both parts, and all label files.
-
-    Returns:
-        Name, in NFC -> file.
+    """Return the image lists of both parts and all label files, by name in NFC.
 
     Raises:
         SourceError: a list or the folder of the label files is missing.
@@ -310,38 +337,30 @@ def _gathered(faults: Faults, read: Callable[[Path], np.ndarray], path: Path) ->
     try:
         return read(path)
     except SourceError as error:
-        faults.join(error)
+        faults.add_error(error)
         return None
 
 
-def _array_part(
-    files: dict[str, Path], part: str, classes: tuple[str, ...], faults: Faults
-) -> tuple[list[str], np.ndarray]:
-    """Read the two arrays of one part, noting an array that is not what it must be, and two that do not fit.
-
-    Returns:
-        N paths, and (N, C) int8 labels; none, or zeros, where there are faults.
-    """
+def _array_part(files: Files, part: str) -> tuple[list[str], np.ndarray]:
+    """Return N paths and (N, C) int8 labels of the arrays of one part; none, or zeros, where there are faults."""
     names = [f"formatted_{PARTS[part][0]}_{what}.npy" for what in ("images", "labels")]
-    images = _gathered(faults, _image_array, files[names[0]])
-    labels = _gathered(faults, _label_array, files[names[1]])
-    if images is not None and labels is not None and labels.shape != (len(images), len(classes)):
-        fit = f"there are {len(images)} images in {names[0]} and {len(classes)} class names"
+    faults, c = files.faults, len(files.classes)
+    images = _gathered(faults, _image_array, files.lists[names[0]])
+    labels = _gathered(faults, _label_array, files.lists[names[1]])
+    if images is not None and labels is not None and labels.shape != (len(images), c):
+        fit = f"there are {len(images)} images in {names[0]} and {c} class names"
         shape = f"{labels.shape[0]} rows and {labels.shape[1]} columns"
-        faults.join(SourceError(f"{names[1]} has {shape}, but {fit}"))
+        faults.add_error(SourceError(f"{names[1]} has {shape}, but {fit}"))
         labels = None
     rows = [] if images is None else enumerate(images.tolist())
-    paths = _paths(names[0], [(f"{names[0]} row {row}", text) for row, text in rows], faults)
+    paths = _paths([(f"{names[0]} row {row}", text) for row, text in rows], faults, names[0])
     if labels is None or not paths:
-        labels = np.zeros((len(paths), len(classes)), np.int8)
+        labels = np.zeros((len(paths), c), np.int8)
     return paths, labels
 
 
 def _image_array(path: Path) -> np.ndarray:
-    """Read the array of paths.
-
-    Returns:
-        (N,) strings.
+    """Return the (N,) strings of the array of paths.
 
     Raises:
         SourceError: it is something else, empty, or holds bytes that are no text.
@@ -358,10 +377,7 @@ def _image_array(path: Path) -> np.ndarray:
 
 
 def _label_array(path: Path) -> np.ndarray:
-    """Read the array of labels.
-
-    Returns:
-        Two axes, int8.
+    """Return the array of labels as int8, of two axes.
 
     Raises:
         SourceError: it is something else, or cells are neither 0 nor 1.
@@ -378,10 +394,7 @@ def _label_array(path: Path) -> np.ndarray:
 
 
 def _array(path: Path) -> np.ndarray:
-    """Read an array without unpickling anything.
-
-    Returns:
-        The array.
+    """Return an array without unpickling anything.
 
     Raises:
         SourceError: the file is no array, is damaged, or holds Python objects.
@@ -404,26 +417,17 @@ def _array(path: Path) -> np.ndarray:
     return array
 
 
-def _list_part(
-    files: dict[str, Path], part: str, classes: tuple[str, ...], faults: Faults
-) -> tuple[list[str], np.ndarray]:
-    """Read the image list and the label files of one part, noting what is empty, faulty, or does not fit the list.
-
-    Returns:
-        N paths, and (N, C) int8 labels; none, or zeros, where there are faults.
-
-    Raises:
-        SourceError: the list cannot be read.
-    """
-    suffix = PARTS[part][1]
+def _list_part(files: Files, part: str) -> tuple[list[str], np.ndarray]:
+    """Return N paths and (N, C) int8 labels of the lists of one part; none, or zeros, where there are faults."""
+    faults, suffix = files.faults, PARTS[part][1]
     name = f"{suffix}Imagelist.txt"
-    lines = [line for line in enumerate(read_text(files[name]).split("\n"), start=1) if line[1].strip()]
+    lines = [line for line in enumerate(read_text(files.lists[name]).split("\n"), start=1) if line[1].strip()]
     if not lines:
-        faults.join(SourceError(f"{name} lists no image"))
-    paths = _paths(name, [(f"{name}:{number}", text) for number, text in lines], faults)
-    labels = np.zeros((len(paths), len(classes)), np.int8)
-    for column, concept in enumerate(classes):
-        file = files[f"Labels_{concept}_{suffix}.txt"]
+        faults.add_error(SourceError(f"{name} lists no image"))
+    paths = _paths([(f"{name}:{number}", text) for number, text in lines], faults, name)
+    labels = np.zeros((len(paths), len(files.classes)), np.int8)
+    for column, concept in enumerate(files.classes):
+        file = files.lists[f"Labels_{concept}_{suffix}.txt"]
         values = _gathered(faults, _label_file, file)
         if values is None or not lines:
             continue
@@ -436,10 +440,7 @@ def _list_part(
 
 
 def _label_file(path: Path) -> np.ndarray:
-    """Read the labels of one concept.
-
-    Returns:
-        (N,) int8 labels.
+    """Return the (N,) int8 labels of one concept.
 
     Raises:
         SourceError: the file is missing, or a line is neither 0 nor 1.
@@ -455,35 +456,17 @@ def _label_file(path: Path) -> np.ndarray:
             for number, line in enumerate(lines, start=1)
             if line not in (b"", b"0", b"1")
         ]
-        raise SourceError(f"{path.name}: {len(wrong)} lines are neither 0 nor 1: {some(wrong)}")
+        raise SourceError(f"{path.name}: {len(wrong)} lines are neither 0 nor 1: {preview(wrong)}")
     return (np.frombuffer(b"".join(lines), np.uint8) - ord("0")).astype(np.int8)
 
 
-def _paths(name: str, entries: Sequence[tuple[str, str]], faults: Faults) -> list[str]:
-    """Bring paths to the form in which they count from the folder of the pictures.
-
-    Args:
-        name: The file that holds them.
-        entries: Where each stands in it, and its text.
-        faults: Paths that are absolute or climb out of their folder are noted here.
-
-    Returns:
-        The paths, in NFC with forward slashes; none where one of them is faulty.
-    """
-    paths: list[str] = []
-    for where, text in entries:
-        try:
-            paths.append(relative_path(_ABOVE.sub("", text.strip())))
-        except ValueError as error:
-            faults.add("images have no usable path", f"{where}: {error}", name)
-    return paths if len(paths) == len(entries) else []
+def _paths(entries: list[tuple[str, str]], faults: Faults, file: str) -> list[str]:
+    """Return the paths of a list as they count from the folder of the pictures."""
+    return raw.relative_paths([(where, _ABOVE.sub("", text.strip())) for where, text in entries], faults, file)
 
 
 def _distinct(images: list[str], cells: np.ndarray, part: str, faults: Faults) -> list[int]:
-    """Return the rows that are left when images that are listed again with the same labels count once.
-
-    Images that are listed again with other labels are noted.
-    """
+    """Return the rows left when images listed again with the same labels count once; others are noted."""
     first: dict[str, int] = {}
     rows: list[int] = []
     for row, image in enumerate(images):
@@ -502,9 +485,9 @@ def _file_names(paths: list[str]) -> list[str]:
         SourceError: two images would have the same file there.
     """
     names = [path.rpartition("/")[2] for path in paths]
-    if twice := {name for name, count in Counter(names).items() if count > 1}:
+    if twice := set(find_duplicates(names)):
         shared = [path for path, name in zip(paths, names, strict=True) if name in twice]
         raise SourceError(
-            f"all pictures lie in one folder, where {len(shared)} images share a file name: {some(shared)}"
+            f"all pictures lie in one folder, where {len(shared)} images share a file name: {preview(shared)}"
         )
     return names

@@ -12,6 +12,7 @@ Differs: the label of a difficult cell is a setting (theirs: negative); faulty l
 import os
 import re
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,13 +22,13 @@ import numpy as np
 from defusedxml import ElementTree
 from pydantic import Field
 
-from pipeline.core import text
 from pipeline.core.errors import SourceError
-from pipeline.core.faults import Faults, check_names, class_name, counted
-from pipeline.core.text import CONTROL
+from pipeline.core.faults import Faults, check_class_names, normalize_class_name, summarize
+from pipeline.core.text import CONTROL, read_fields
 from pipeline.data import raw
 from pipeline.data.class_names import VOC
 from pipeline.labels.table import Dataset, Table
+from pipeline.labels.table import Objects as Measures
 
 PARTS = ("train", "val")  # the official lists; their places are the numbers of `official`
 
@@ -46,7 +47,26 @@ class Settings(raw.Cut):
 
 
 @dataclass(frozen=True)
-class Found:
+class Files(raw.Files):
+    """The lists and annotations that are read, and what they are about.
+
+    Args:
+        classes: Class names in column order.
+        ids: Part -> ids of its list, each once.
+        repeated: Part -> number of lines of its list that repeat another.
+        annotations: Id -> annotation of the image.
+        of_boxes: Faults of the annotations; those of the data only if labels come from annotations.
+    """
+
+    classes: tuple[str, ...]
+    ids: dict[str, list[str]]
+    repeated: dict[str, int]
+    annotations: dict[str, Path]
+    of_boxes: Faults
+
+
+@dataclass(frozen=True)
+class Objects:
     """What the annotations of N images hold; of M objects of the C classes.
 
     Args:
@@ -68,206 +88,210 @@ class Found:
     unknown: dict[str, list[str]]
 
 
-def read(settings: Settings, root: Path) -> Dataset:
-    """Read the labels of a VOC folder; pictures are looked up, not opened.
-
-    Rows are the images with at least one positive label, the official train list first, each list sorted by file name.
+@dataclass(frozen=True)
+class Content:
+    """What lists and annotations hold of N images, the official train list first.
 
     Args:
-        settings: The settings.
-        root: Project root, from which a relative `settings.root` counts.
-
-    Returns:
-        The dataset.
-
-    Raises:
-        SourceError: the folder, a list, an annotation or a picture is missing or faulty, or lists contradict each
-            other; the message names the setting, file, line or id of all that is wrong.
+        ids: N ids.
+        official: (N,) 0 for the train list, 1 for the val list.
+        values: (N, C) int8 labels, 1, 0 or -1 as in the files.
+        objects: What the annotations hold.
+        repeated: Part -> number of lines that repeat another, of all its lists.
+        bare: Part -> classes whose list holds ids without labels.
     """
-    folder = find_folder(raw.raw_folder(settings, root))
-    lists = folder / "ImageSets" / "Main"
-    faults = Faults(folder.name)
-    files = _class_files(lists, settings.classes, faults) if settings.labels == "lists" else {}
-    classes = tuple(files) if settings.labels == "lists" else _wanted(settings.classes, faults) or VOC
-    listed = {part: _image_list(lists / f"{part}.txt", faults) for part in PARTS}
-    both = set(listed["train"][0]).intersection(listed["val"][0])
-    for name in (name for name in listed["val"][0] if name in both):
-        faults.add("images are in train.txt too", name, "val.txt")
-    ids = [name for order, _ in listed.values() for name in order]
-    place = np.repeat(range(len(PARTS)), [len(order) for order, _ in listed.values()])  # (N,) as `official`
 
-    repeated = {part: count for part, (_, count) in listed.items()}
-    bare: dict[str, list[str]] = {part: [] for part in PARTS}
-    of_boxes = faults if settings.labels == "annotations" else Faults(folder.name)
-    found = _annotations(folder / "Annotations", ids, classes, of_boxes)
-    if settings.labels == "annotations":
-        values = found.values
-        for name, where in found.unknown.items():
-            told = f"{name!r} in {len(where)} objects, first in {where[0]}"
-            faults.add("names are no class (name all of them under `classes`)", told, "Annotations")
+    ids: list[str]
+    official: np.ndarray
+    values: np.ndarray
+    objects: Objects
+    repeated: dict[str, int]
+    bare: dict[str, list[str]]
+
+
+def read(settings: Settings, root: Path) -> Dataset:
+    """Return the dataset of a VOC folder, by the steps that `base` describes."""
+    files = locate(settings, root)
+    return build(files, parse(files, settings), settings)
+
+
+def fingerprint(settings: Settings, root: Path) -> str:
+    """Return what tells one state of a VOC folder from another, as `base` describes."""
+    files = locate(settings, root)
+    if files.faults:
+        read(settings, root)  # raises them, with what else is wrong
+    return raw.digest(files)
+
+
+def locate(settings: Settings, root: Path) -> Files:
+    """Return where lists, annotations and pictures are; the image lists are read, since they name the annotations."""
+    folder = find_folder(raw.find_root(settings, root))
+    main, faults = folder / "ImageSets" / "Main", Faults(folder.name)
+    lists = {f"{part}.txt": main / f"{part}.txt" for part in PARTS}
+    if settings.labels == "lists":
+        classes, of_classes = _class_files(main, settings.classes, faults)
+        lists |= of_classes
+        of_boxes = Faults(folder.name)
     else:
-        values = np.full((len(ids), len(classes)), -1, np.int8)  # 1, 0 or -1 as in the files
-        for number, part in enumerate(PARTS):
-            for column, name in enumerate(classes):
-                if part in files[name]:
-                    labels, extra, has_labels = _class_list(files[name][part], listed[part][0], faults)
-                    values[place == number, column] = labels
-                    repeated[part] += extra
-                    bare[part] += [] if has_labels else [name]
+        classes, of_boxes = _wanted(settings.classes, faults) or VOC, faults
+    read_lists = {part: _image_list(lists[f"{part}.txt"], faults) for part in PARTS}
+    ids = {part: names for part, (names, _) in read_lists.items()}
+    repeated = {part: count for part, (_, count) in read_lists.items()}
+    annotations = _annotation_files(folder / "Annotations", [*ids["train"], *ids["val"]], of_boxes)
+    lists |= {f"Annotations/{file.name}": file for same in annotations.values() for file in same}
+    firsts = {name: same[0] for name, same in annotations.items()}
+    pictures = {"JPEGImages": folder / "JPEGImages"}
+    return Files(folder, lists, pictures, faults, classes, ids, repeated, firsts, of_boxes)
 
-    pictures = _pictures(folder / "JPEGImages")
-    present = _present(values, settings.difficult)
-    kept = np.count_nonzero(present, axis=1) > 0
-    empty = [] if faults else [part for number, part in enumerate(PARTS) if not kept[place == number].any()]
-    for part in empty:
-        faults.join(SourceError(f"{part}.txt: none of its {len(listed[part][0])} images has a positive label"))
-    rows = sorted(np.flatnonzero(kept), key=lambda row: (place[row], pictures.get(ids[row], [ids[row]])[0]))
-    missing = [ids[row] for row in rows if ids[row] not in pictures]
-    if settings.bad_images == "stop" or len(missing) == len(rows):
-        for name in missing:
-            faults.add(f"of {len(rows)} images have no file", name, "JPEGImages")
-    for row in rows:
-        if len(pictures.get(ids[row], [])) > 1:
-            faults.add("images have several files", " = ".join(pictures[ids[row]]), "JPEGImages")
-    faults.stop()
+
+def parse(files: Files, settings: Settings) -> Content:
+    """Return what lists and annotations hold."""
+    both = set(files.ids["train"]).intersection(files.ids["val"])
+    for name in (name for name in files.ids["val"] if name in both):
+        files.faults.add("images are in train.txt too", name, "val.txt")
+    ids = [name for part in PARTS for name in files.ids[part]]
+    official = np.repeat(np.arange(len(PARTS), dtype=np.uint8), [len(files.ids[part]) for part in PARTS])
+    objects = _annotations(files, ids)
+    if settings.labels == "annotations":
+        for name, where in objects.unknown.items():
+            what = f"{name!r} in {len(where)} objects, first in {where[0]}"
+            files.faults.add("names are no class (name all of them under `classes`)", what, "Annotations")
+        return Content(ids, official, objects.values, objects, files.repeated, {part: [] for part in PARTS})
+    values = np.full((len(ids), len(files.classes)), -1, np.int8)
+    repeated, bare = dict(files.repeated), {part: [] for part in PARTS}
+    for number, part in enumerate(PARTS):
+        for column, name in enumerate(files.classes):
+            if file := files.lists.get(f"{name}_{part}.txt"):
+                labels, extra, has_labels = _class_list(file, files.ids[part], files.faults)
+                values[official == number, column] = labels
+                repeated[part] += extra
+                bare[part] += [] if has_labels else [name]
+    return Content(ids, official, values, objects, repeated, bare)
+
+
+def build(files: Files, content: Content, settings: Settings) -> Dataset:
+    """Return the dataset: rows are the images with a positive label, by official list, each sorted by file name."""
+    folder, ids = files.pictures["JPEGImages"], content.ids
+    pictures = _pictures(folder)
+    present = (content.values == 1) | ((content.values == 0) & (settings.difficult == "positive"))
+    rows = _select(files, content, present, pictures, settings.bad_images)
+    files.faults.raise_if_any()
 
     # whoever opens a missing picture drops its row
     chosen = [pictures.get(ids[row], [f"{ids[row]}.jpg"])[0] for row in rows]
     table = Table(
-        classes=classes,
+        classes=files.classes,
         paths=tuple("JPEGImages/" + unicodedata.normalize("NFC", name) for name in chosen),
         truth=present[rows].astype(np.int8),
-        scored=(values[rows] != 0) | (settings.difficult != "ignore"),
-        split=raw.split(place[rows], settings),
-        official=place[rows].astype(np.uint8),
+        scored=(content.values[rows] != 0) | (settings.difficult != "ignore"),
+        split=raw.split_official(content.official[rows], settings),
+        official=content.official[rows],
     )
-    warnings = [
+    objects, boxes, warnings = _measure(files, content.objects, table, rows, settings.difficult)
+    of_lists = [
         f"{part}: lists of {', '.join(names)} hold ids without labels and were read as lists of positives"
-        for part, names in bare.items()
+        for part, names in content.bare.items()
         if names
     ]
-    row_of = np.full(len(ids), -1)
-    row_of[rows] = np.arange(len(rows))
-    counts = (found.marks == found.values[found.rows, found.columns]) & (row_of[found.rows] >= 0)
-    counts &= (found.marks == 1) | (settings.difficult == "positive")
-    try:
-        of_boxes.stop()
-        objects, boxes, told = raw.objects(
-            table, row_of[found.rows[counts]], found.columns[counts], found.boxes[counts], found.sizes[counts]
-        )
-    except SourceError as error:  # the labels do not depend on it
-        objects, boxes = None, f"none, {raw.NO_BOXES}: {'; '.join(str(error).splitlines())}"
-        told = [f"boxes: {boxes}"] if (folder / "Annotations").is_dir() else []
-    warnings += told
-    warnings += raw.left_out(folder / "JPEGImages")
-    parts: dict[str, Any] = {}
-    for number, part in enumerate(PARTS):
-        of_part, here = place == number, table.official == number
-        difficult = (values[rows][here] == 0).sum(axis=0).tolist()
-        parts[part] = {
-            "listed": int(of_part.sum()),
-            "kept": int(here.sum()),
-            "skipped_without_positive": counted(sorted(ids[row] for row in np.flatnonzero(of_part & ~kept))),
-            "difficult_cells": dict(zip(classes, difficult, strict=True)),
-            "repeated_lines": repeated[part],
-            "classes_listing_positives_only": bare[part],
-        }
     report = {
-        "folder": folder.name,
+        "folder": files.folder.name,
         "labels": settings.labels,
-        "difficult": {"policy": settings.difficult, "cells": int((values[rows] == 0).sum())},
+        "difficult": {"policy": settings.difficult, "cells": int((content.values[rows] == 0).sum())},
         "boxes": boxes,
-        "parts": parts,
+        "parts": {part: _count(number, files.classes, content, rows) for number, part in enumerate(PARTS)},
         "pictures_in_no_list": len(pictures.keys() - set(ids)),
-        "warnings": warnings,
+        "warnings": of_lists + warnings + raw.warn_unread(folder),
     }
-    return Dataset(table, lambda row: folder / "JPEGImages" / chosen[row], report, objects)
+    return Dataset(table, lambda row: folder / chosen[row], report, objects)
 
 
-def fingerprint(settings: Settings, root: Path) -> str:
-    """Tell one state of the raw data from another without opening a picture.
+def _select(
+    files: Files, content: Content, present: np.ndarray, pictures: dict[str, list[str]], bad_images: str
+) -> list[int]:
+    """Return the images that become rows, in their order; noted are parts without any, and pictures that lack."""
+    ids, kept = content.ids, np.count_nonzero(present, axis=1) > 0
+    empty = [] if files.faults else [part for n, part in enumerate(PARTS) if not kept[content.official == n].any()]
+    for part in empty:
+        count = len(files.ids[part])
+        files.faults.add_error(SourceError(f"{part}.txt: none of its {count} images has a positive label"))
+    rows = sorted(
+        np.flatnonzero(kept).tolist(), key=lambda row: (content.official[row], pictures.get(ids[row], [ids[row]])[0])
+    )
+    missing = [ids[row] for row in rows if ids[row] not in pictures]
+    if bad_images == "stop" or len(missing) == len(rows):
+        for name in missing:
+            files.faults.add(f"of {len(rows)} images have no file", name, "JPEGImages")
+    for row in rows:
+        if len(same := pictures.get(ids[row], [])) > 1:
+            files.faults.add("images have several files", " = ".join(same), "JPEGImages")
+    return rows
 
-    Args:
-        settings: The settings.
-        root: Project root, from which a relative `settings.root` counts.
 
-    Returns:
-        `layout.state` of the lists and annotations that `read` reads and of all pictures.
+def _measure(
+    files: Files, objects: Objects, table: Table, rows: list[int], difficult: str
+) -> tuple[Measures | None, Any, list[str]]:
+    """Return where the objects of the rows lie, what a report says of it, and warnings; labels do not depend on it."""
+    row_of = np.full(len(objects.values), -1)
+    row_of[rows] = np.arange(len(rows))
+    at = row_of[objects.rows]
+    counts = (objects.marks == objects.values[objects.rows, objects.columns]) & (at >= 0)
+    counts &= (objects.marks == 1) | (difficult == "positive")
+    try:
+        files.of_boxes.raise_if_any()
+    except SourceError as error:
+        boxes = f"none, {raw.NO_BOXES}: {'; '.join(str(error).splitlines())}"
+        return None, boxes, [f"boxes: {boxes}"] if (files.folder / "Annotations").is_dir() else []
+    return raw.measure_objects(table, at[counts], objects.columns[counts], objects.boxes[counts], objects.sizes[counts])
 
-    Raises:
-        SourceError: the folder, a list or an annotation is missing; then the message is that of `read`.
-    """
-    folder = find_folder(raw.raw_folder(settings, root))
-    lists = folder / "ImageSets" / "Main"
-    faults = Faults(folder.name)
-    files = {f"{part}.txt": lists / f"{part}.txt" for part in PARTS}
-    ids = [name for file in files.values() for name in _image_list(file, faults)[0]]
-    if settings.labels == "lists":
-        classes = _class_files(lists, settings.classes, faults)
-        files |= {file.name: file for parts in classes.values() for file in parts.values()}
-    of_boxes = faults if settings.labels == "annotations" else Faults(folder.name)
-    for found in _annotation_files(folder / "Annotations", ids, of_boxes).values():
-        files |= {f"Annotations/{file.name}": file for file in found}
-    if faults:
-        read(settings, root)  # tells what else is wrong
-    faults.stop()
-    return raw.state(files, {"JPEGImages": folder / "JPEGImages"})
+
+def _count(number: int, classes: tuple[str, ...], content: Content, rows: list[int]) -> dict[str, Any]:
+    """Return what a report says of a part."""
+    of_part = np.flatnonzero(content.official == number)
+    here = [row for row in rows if content.official[row] == number]
+    skipped = sorted(content.ids[row] for row in set(of_part.tolist()).difference(here))
+    part = PARTS[number]
+    return {
+        "listed": len(of_part),
+        "kept": len(here),
+        "skipped_without_positive": summarize(skipped),
+        "difficult_cells": dict(zip(classes, (content.values[here] == 0).sum(axis=0).tolist(), strict=True)),
+        "repeated_lines": content.repeated[part],
+        "classes_listing_positives_only": content.bare[part],
+    }
 
 
 def find_folder(root: Path) -> Path:
-    """Find the folder with `ImageSets/Main` at or below a root; archives differ in what they wrap around it.
-
-    Args:
-        root: `VOC2012`, `VOCdevkit`, or a folder that holds one of them.
-
-    Returns:
-        The folder that holds `ImageSets` and `JPEGImages`.
+    """Return the folder with `ImageSets/Main` and `JPEGImages` at or below a root: `VOC2012`, `VOCdevkit` or above.
 
     Raises:
         SourceError: there is none, or several at the same depth.
     """
-    for pattern in (".", "VOC2012", "VOCdevkit/VOC2012", "*", "*/VOC2012", "*/VOCdevkit/VOC2012"):
-        found = [root] if pattern == "." else sorted(root.glob(pattern))
-        found = [folder for folder in found if (folder / "ImageSets" / "Main").is_dir()]
-        if len(found) > 1:
-            names = ", ".join(str(folder.relative_to(root)) for folder in found)
-            raise SourceError(f"prepare: root: {root} holds several datasets ({names}); name one of them")
-        if found:
-            if not (found[0] / "JPEGImages").is_dir():
-                raise SourceError(f"prepare: root: {found[0]} has ImageSets/Main but no JPEGImages")
-            return found[0]
-    above = next((folder for folder in root.parents if (folder / "ImageSets" / "Main").is_dir()), None)
-    hint = (
-        f"; it lies inside one, name {above}" if above else "; expected VOCdevkit, VOC2012 or a folder that holds one"
-    )
-    raise SourceError(f"prepare: root: no ImageSets/Main in {root}{hint}")
-
-
-def _present(values: np.ndarray, difficult: str) -> np.ndarray:
-    """Return which cells count as present, of values as in the files."""
-    return (values == 1) | ((values == 0) & (difficult == "positive"))
+    wraps = (".", "VOC2012", "VOCdevkit/VOC2012", "*", "*/VOC2012", "*/VOCdevkit/VOC2012")
+    expected = "expected VOCdevkit, VOC2012 or a folder that holds one"
+    folder = raw.find_dataset(root, wraps, "ImageSets/Main", expected)
+    if not (folder / "JPEGImages").is_dir():
+        raise SourceError(f"prepare: root: {folder} has ImageSets/Main but no JPEGImages")
+    return folder
 
 
 def _wanted(wanted: list[str] | None, faults: Faults) -> tuple[str, ...]:
     """Return the classes that the settings name, if any, each once; those unusable or repeated are noted."""
-    names = [class_name(name) for name in wanted or ()]
-    check_names(names, faults, "prepare: classes")
-    if repeated := sorted({name for name in names if names.count(name) > 1}):
-        faults.join(SourceError(f"prepare: classes: {', '.join(repeated)} named twice"))
+    names = [normalize_class_name(name) for name in wanted or ()]
+    check_class_names(names, faults, "prepare: classes")
     return tuple(dict.fromkeys(names))
 
 
-def _class_files(lists: Path, wanted: list[str] | None, faults: Faults) -> dict[str, dict[str, Path]]:
-    """Return the lists of the classes: name, in column order -> part -> file; one that is missing is noted."""
+def _class_files(lists: Path, wanted: list[str] | None, faults: Faults) -> tuple[tuple[str, ...], dict[str, Path]]:
+    """Return the classes in column order and their lists by name; one that is missing is noted."""
     found: dict[str, dict[str, Path]] = {}
     for name in sorted(os.listdir(lists)):
         if match := re.fullmatch(r"(.+)_(train|val)\.txt", unicodedata.normalize("NFC", name)):
             found.setdefault(match[1], {})[match[2]] = lists / name
     if not wanted:
-        check_names(sorted(found), faults, lists.name)
+        check_class_names(sorted(found), faults, lists.name)
     names = _wanted(wanted, faults) or tuple(sorted(found))
     if not names:
-        faults.join(SourceError(f"prepare: classes: no <class>_train.txt in {lists}"))
+        faults.add_error(SourceError(f"prepare: classes: no <class>_train.txt in {lists}"))
     whole = ", ".join(name for name, parts in found.items() if len(parts) == len(PARTS))
     for name in names:
         for part in PARTS:
@@ -275,13 +299,13 @@ def _class_files(lists: Path, wanted: list[str] | None, faults: Faults) -> dict[
                 faults.add(
                     f"class lists are missing (complete are: {whole or 'none'})", f"{name}_{part}.txt", lists.name
                 )
-    return {name: found.get(name, {}) for name in names}
+    return names, {f"{name}_{part}.txt": file for name in names for part, file in found.get(name, {}).items()}
 
 
 def _pictures(folder: Path) -> dict[str, list[str]]:
     """Return the names on disk of a folder's picture files, by image id: the name without its ending, in NFC."""
     pictures: dict[str, list[str]] = {}
-    for name in raw.pictures(folder):
+    for name in raw.list_pictures(folder):
         if "/" not in name:
             pictures.setdefault(unicodedata.normalize("NFC", os.path.splitext(name)[0]), []).append(name)
     return pictures
@@ -290,9 +314,9 @@ def _pictures(folder: Path) -> dict[str, list[str]]:
 def _lines(path: Path, faults: Faults) -> list[tuple[str, list[str]]] | None:
     """Return the lines of a list, as `line 7` and its fields; None where it cannot be read, which is noted."""
     try:
-        return [(f"line {where.rpartition(':')[2]}", fields) for where, fields in text.fields(path)]
+        return [(f"line {where.rpartition(':')[2]}", fields) for where, fields in read_fields(path)]
     except SourceError as error:
-        faults.join(error)
+        faults.add_error(error)
         return None
 
 
@@ -304,30 +328,22 @@ def _image_list(path: Path, faults: Faults) -> tuple[list[str], int]:
     ids: dict[str, None] = {}
     lines = _lines(path, faults)
     if lines == []:
-        faults.join(SourceError(f"{path.name} lists no image"))
+        faults.add_error(SourceError(f"{path.name} lists no image"))
     for where, fields in lines or ():
         if len(fields) != 1:
             faults.add("lines are not one image id", f"{where} {' '.join(fields)!r}", path.name)
         if re.search(r"[/\\]", fields[0]) or CONTROL.search(fields[0]) or fields[0] in (".", ".."):
-            faults.add("ids are no plain file names", f"{where} {fields[0]!r}", path.name)
+            faults.add("invalid ids (not plain file names)", f"{where} {fields[0]!r}", path.name)
         else:
             ids[fields[0]] = None
     return list(ids), len(lines or ()) - len(ids)
 
 
 def _class_list(path: Path, order: list[str], faults: Faults) -> tuple[np.ndarray, int, bool]:
-    """Read the labels of one class.
+    """Return labels of one class, (N,) int8 1, 0 or -1; how many lines repeat another; whether the file holds labels.
 
     A file in which every line is an id alone, as people make by hand, lists the positives. Noted are lines that are not
-    an id and a label of 1, 0 or -1, ids that have two labels, are unknown or are not there.
-
-    Args:
-        path: The file.
-        order: The ids that it must hold, in the order of the result; empty if they are not known.
-        faults: Get what is noted.
-
-    Returns:
-        (len(order),) int8 labels 1, 0 or -1; the number of lines that repeat another; whether the file holds labels.
+    an id and a label, ids that have two labels, and ids that are not those of the order, which is empty if not known.
     """
     known, part = set(order), path.name.rpartition("_")[2]
     labels: dict[str, int] = {}
@@ -351,7 +367,7 @@ def _class_list(path: Path, order: list[str], faults: Faults) -> tuple[np.ndarra
             faults.add("ids have another label above", f"{where} {name} {label}, not {labels[name]}", path.name)
     absent = [name for name in order if name not in seen]
     if bare and order and not absent:
-        faults.join(SourceError(f"{path.name} holds every id of the list and no label: were the labels lost?"))
+        faults.add_error(SourceError(f"{path.name} holds every id of the list and no label: were the labels lost?"))
     for name in () if bare else absent:
         faults.add(f"of the {len(order)} ids of {part} are missing", name, path.name)
     return np.array([labels.get(name, -1) for name in order], np.int8), len(lines) - len(seen), not bare
@@ -361,7 +377,7 @@ def _annotation_files(folder: Path, ids: list[str], faults: Faults) -> dict[str,
     """Return the XML files of images, by id; noted is an image that has none, or several."""
     found: dict[str, list[Path]] = {}
     if not folder.is_dir():
-        faults.join(SourceError(f"Annotations: no such folder in {folder.parent.name}"))
+        faults.add_error(SourceError(f"Annotations: no such folder in {folder.parent.name}"))
         return found
     for name in sorted(os.listdir(folder)):
         stem, ending = os.path.splitext(unicodedata.normalize("NFC", name))
@@ -375,55 +391,57 @@ def _annotation_files(folder: Path, ids: list[str], faults: Faults) -> dict[str,
     return {name: found[name] for name in ids if name in found}
 
 
-def _annotations(folder: Path, ids: list[str], classes: tuple[str, ...], faults: Faults) -> Found:
-    """Read the objects of images from their annotations; only objects count, not the parts that they consist of.
+def _annotations(files: Files, ids: list[str]) -> Objects:
+    """Return the objects of images by their annotations, in the order of ids.
 
-    `difficult` may be missing: 0. Noted are files that are missing or no XML, and objects without a name or with a
-    `difficult` other than 0 and 1. Boxes hold their last pixels, and the first pixel of a picture is 1.
-
-    Args:
-        folder: The folder `Annotations`.
-        ids: Ids, in the order of the rows.
-        classes: Class names, in the order of the columns.
-        faults: Get what is noted.
-
-    Returns:
-        What was found.
+    Only objects count, not the parts that they consist of; `difficult` may be missing: 0. Noted are files that are no
+    XML, and objects without a name or with a `difficult` other than 0 and 1. Boxes hold their last pixels, and the
+    first pixel of a picture is 1.
     """
-    column = {name: place for place, name in enumerate(classes)}
-    values = np.full((len(ids), len(classes)), -1, np.int8)
+    column = {name: place for place, name in enumerate(files.classes)}
+    values = np.full((len(ids), len(column)), -1, np.int8)
     places: list[tuple[int, int, int]] = []
     boxes: list[list[float]] = []
     unknown: dict[str, list[str]] = {}
-    files = _annotation_files(folder, ids, faults)
     for row, name in enumerate(ids):
-        if name not in files:
-            continue
-        file = files[name][0]
-        try:
-            content = ElementTree.fromstring(file.read_bytes())
-        except (OSError, ParseError, ValueError, LookupError) as error:  # entities, odd encodings
-            faults.add(
-                "faults", f"{file.name}: cannot be read as XML ({str(error) or type(error).__name__})", folder.name
-            )
+        if (content := _xml(files.annotations.get(name), files.of_boxes)) is None:
             continue
         size = [_number(content, f"size/{side}") for side in ("width", "height")]
-        for number, thing in enumerate(content.findall("object"), start=1):  # direct children, no parts
-            label = class_name(thing.findtext("name") or "")
-            difficult = thing.findtext("difficult", "0").strip()
-            if not label or difficult not in ("0", "1"):
-                what = "has no name" if not label else f"({label}) has difficult {difficult!r}, expected 0 or 1"
-                faults.add("faults", f"{file.name}: object {number} {what}", folder.name)
-            elif label in column:
-                place, mark = column[label], 0 if difficult == "1" else 1
+        for label, difficult, thing in _things(content, files.annotations[name].name, files.of_boxes):
+            if label in column:
+                place, mark = column[label], 1 - difficult
                 values[row, place] = max(values[row, place], mark)
                 places.append((row, place, mark))
                 boxes.append([_number(thing, f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax")] + size)
             elif label not in VOC:
-                unknown.setdefault(label, []).append(file.name)
+                unknown.setdefault(label, []).append(files.annotations[name].name)
     rows, columns, marks = np.array(places, np.int64).reshape(-1, 3).T
     numbers = np.array(boxes).reshape(-1, 6)
-    return Found(values, rows, columns, marks, numbers[:, :4] - (1, 1, 0, 0), numbers[:, 4:], unknown)
+    return Objects(values, rows, columns, marks, numbers[:, :4] - (1, 1, 0, 0), numbers[:, 4:], unknown)
+
+
+def _xml(file: Path | None, faults: Faults) -> Element | None:
+    """Return the content of an annotation; None where there is none, or it cannot be read, which is noted."""
+    if file is None:
+        return None
+    try:
+        return ElementTree.fromstring(file.read_bytes())
+    except (OSError, ParseError, ValueError, LookupError) as error:  # entities, odd encodings
+        why = str(error) or type(error).__name__
+        faults.add("faults", f"{file.name}: cannot be read as XML ({why})", "Annotations")
+        return None
+
+
+def _things(content: Element, file: str, faults: Faults) -> Iterator[tuple[str, int, Element]]:
+    """Yield class, `difficult` and element of each object of an annotation; those that lack them are noted."""
+    for number, thing in enumerate(content.findall("object"), start=1):  # direct children, no parts
+        label = normalize_class_name(thing.findtext("name") or "")
+        difficult = thing.findtext("difficult", "0").strip()
+        if label and difficult in ("0", "1"):
+            yield label, int(difficult), thing
+        else:
+            what = f"({label}) has difficult {difficult!r}, expected 0 or 1" if label else "has no name"
+            faults.add("faults", f"{file}: object {number} {what}", "Annotations")
 
 
 def _number(element: Element, path: str) -> float:

@@ -8,7 +8,7 @@ from pipeline.data import json_lists
 
 
 def lists(text: str, chunk: int = 1 << 22) -> list[tuple[str, object]]:
-    return list(json_lists.entries(io.StringIO(text), chunk))
+    return list(json_lists.read_entries(io.StringIO(text), chunk))
 
 
 STREAM = """ {"info" : {"a": [1, {"b": "]}"}]}, "version": 12345, "none": null,
@@ -67,5 +67,5 @@ def test_damage_is_told_before_the_rest_is_read():
 
     stream = Counting('{"a": [' + "{}, " * 100 + "{oops}, " + "{}, " * 1_000_000)
     with pytest.raises(ValueError, match="Expecting property name .* at character 408"):
-        list(json_lists.entries(stream, 1 << 14))
+        list(json_lists.read_entries(stream, 1 << 14))
     assert stream.read_so_far < json_lists.LONGEST + (1 << 16)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline.data import class_names
 from pipeline.data.published import FAMILY, OTHERS, STATISTICS, UNSCORED, draw, pictures, statistics, verdicts
 from pipeline.labels.settings import Simulate
 from pipeline.labels.splits import split_rows
@@ -62,8 +63,8 @@ GROUPS = {
     "wing_pattern": PATTERNS,
 }
 NAMES = {
-    "voc": voc.CLASSES,
-    "coco": coco.CLASSES,
+    "voc": class_names.VOC,
+    "coco": class_names.COCO,
     "nus": tuple(f"class {number:03}" for number in range(81)),
     "cub": tuple(f"has_{group}::{value}" for group, values in GROUPS.items() for value in values),
 }
@@ -215,9 +216,9 @@ def test_counts_that_differ_are_named():
 
 
 def test_names_of_classes_are_the_published_ones():
-    assert len(voc.CLASSES) == 20 and list(voc.CLASSES) == sorted(voc.CLASSES)
-    assert (voc.CLASSES[0], voc.CLASSES[14], voc.CLASSES[19]) == ("aeroplane", "person", "tvmonitor")
-    assert len(set(coco.CLASSES)) == 80 and (coco.CLASSES[0], coco.CLASSES[79]) == ("person", "toothbrush")
+    assert len(class_names.VOC) == 20 and list(class_names.VOC) == sorted(class_names.VOC)
+    assert (class_names.VOC[0], class_names.VOC[14], class_names.VOC[19]) == ("aeroplane", "person", "tvmonitor")
+    assert len(set(class_names.COCO)) == 80 and (class_names.COCO[0], class_names.COCO[79]) == ("person", "toothbrush")
     assert len(set(NAMES["cub"])) == 312 and NAMES["cub"][248] == "has_primary_color::blue"
 
 
@@ -225,7 +226,7 @@ def test_the_categories_of_coco_are_in_the_order_of_its_files(repository):
     file = repository.parent / "shared" / "data" / "coco_sample" / "annotations" / "instances_train2017.json"
     if not file.exists():
         pytest.skip("the COCO photographs are not at hand")
-    assert tuple(entry["name"] for entry in json.loads(file.read_text())["categories"]) == coco.CLASSES
+    assert tuple(entry["name"] for entry in json.loads(file.read_text())["categories"]) == class_names.COCO
 
 
 @pytest.mark.parametrize("source", ["voc", "coco"])

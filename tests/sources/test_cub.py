@@ -225,15 +225,11 @@ LISTS = {
     "path twice": (
         "images.txt",
         lambda t: t + b"13 002.Auklet/Auklet_0009.jpg\n",
-        r"images\.txt: names are there twice: 002\.Auklet/",
+        r"images\.txt: duplicate image paths: 002\.Auklet/",
     ),
-    "path outside": ("images.txt", lambda t: t.replace(b"002.A", b"../A"), r"no usable path: image 3: .* climbs"),
+    "path outside": ("images.txt", lambda t: t.replace(b"002.A", b"../A"), r"invalid image paths: image 3: .* climbs"),
     "images empty": ("images.txt", lambda t: b"\n", r"images\.txt is empty"),
-    "split value": (
-        "train_test_split.txt",
-        lambda t: t.replace(b"3 1", b"3 2"),
-        r"lines are not .*split\.txt:3 '3 2'",
-    ),
+    "split value": ("train_test_split.txt", lambda t: t.replace(b"3 1", b"3 2"), r"lines are not .*split\.txt:3 '3 2'"),
     "split unknown": ("train_test_split.txt", lambda t: t + b"5 1\n", r"split\.txt:6 '5 1'"),
     "split fields": ("train_test_split.txt", lambda t: t.replace(b"3 1", b"3 1 1"), r"split\.txt:3 '3 1 1'"),
     "split contrary": ("train_test_split.txt", lambda t: t + b"3 0\n", "split.txt:6 '3 0', the contrary of above"),
@@ -251,13 +247,13 @@ LISTS = {
     "attribute with a control character": (
         "../attributes.txt",
         lambda t: t.replace(b"dagger", b"dag\x01ger").replace(b"small", b"sm\xc2\x80all").replace(b"3 has", b"x has"),
-        r"(?m)new id with a name: attributes\.txt:3 'x .*\nattributes\.txt: names of classes are empty, padded or hold "
-        r"control characters: 'has_bill_shape::dag\\x01ger'$",
+        r"(?m)new id with a name: attributes\.txt:3 'x .*\nattributes\.txt: invalid class names .*: "
+        r"'has_bill_shape::dag\\x01ger'$",
     ),
     "attributes with control characters": (
         "../attributes.txt",
         lambda t: t.replace(b"dagger", b"\x7f").replace(b"small", b"sm\xc2\x80all"),
-        r"txt: 2 names of classes are .*: 'has_bill_shape::\\x7f', 'has_size::sm\\x80all_\(5_-_9_in\)'$",
+        r"txt: 2 invalid class names .*: 'has_bill_shape::\\x7f', 'has_size::sm\\x80all_\(5_-_9_in\)'$",
     ),
     "attribute unlabelled": (
         "../attributes.txt",
@@ -326,11 +322,6 @@ def test_pictures_in_no_list_are_counted_and_forms_of_names_meet(tmp_path):
     assert data.report["pictures"] == {"missing": {"count": 0, "first": []}, "in_no_list": 1}
 
 
-def test_pictures_that_are_not_read_are_told(tmp_path):
-    (tree(tmp_path) / "images" / "001.Albatross" / "spare.HEIC").touch()
-    assert "1 picture of endings that are not read was left out: 001.Albatross/spare.HEIC" in str(read(tmp_path).report)
-
-
 # ---------------------------------------------------------------------------------------------- where the folder is
 @pytest.mark.parametrize(
     "inside, place",
@@ -351,17 +342,9 @@ def test_the_folder_and_its_attributes_are_found(tmp_path, inside, place):
     assert read(inner).table.truth.tolist() == rows(PRESENT)  # the root is the innermost folder
 
 
-def test_root_counts_from_the_project_or_is_absolute(tmp_path):
-    tree(tmp_path / "raw")
-    assert read(tmp_path, root="raw").report["folder"] == "CUB_200_2011"
-    assert read(Path("/elsewhere"), root=str(tmp_path / "raw")).table.truth.tolist() == rows(PRESENT)
-
-
 def test_a_wrong_root_is_explained(tmp_path):
-    with pytest.raises(SourceError, match="root: no folder .*nowhere"):
-        read(tmp_path, root="nowhere")
     inner = tree(tmp_path / "one")
-    with pytest.raises(SourceError, match=r"no images\.txt in .*expected CUB_200_2011 or a folder that holds it"):
+    with pytest.raises(SourceError, match=r"no images\.txt in .*; it lies inside one, name .*one/CUB_200_2011$"):
         read(tmp_path, root="one/CUB_200_2011/attributes")
     other = tree(tmp_path / "two")
     with pytest.raises(SourceError, match=r"several datasets \(one/CUB_200_2011, two/CUB_200_2011\)"):
@@ -377,37 +360,10 @@ def test_a_wrong_root_is_explained(tmp_path):
 
 
 # ---------------------------------------------------------------------------------------------- settings
-@pytest.mark.parametrize(
-    "changes",
-    [{"least_certainty": 0}, {"least_certainty": 5}, {"least_certainty": "1"}, {"extra": 1}, {"source": "voc"}],
-)
+@pytest.mark.parametrize("changes", [{"least_certainty": value} for value in (0, 5, "1")])
 def test_impossible_settings_are_refused(changes):
     with pytest.raises(ValidationError, match=next(iter(changes))):
         settings(**changes)
 
 
-@pytest.mark.parametrize("key", ["least_certainty", "root", "size", "bad_images", "val_fraction", "split_seed"])
-def test_no_setting_has_a_default(key):
-    block = settings().model_dump()
-    del block[key]
-    with pytest.raises(ValidationError, match=key):
-        cub.Settings.model_validate(block)
-
-
 # ---------------------------------------------------------------------------------------------- its state
-def test_the_fingerprint_tells_what_changed_but_not_where_it_lies(tmp_path):
-    def state(folder: Path, **changes) -> str:
-        return cub.fingerprint(settings(**changes), folder)
-
-    one = tree(tmp_path / "one")
-    before = state(one)
-    tree(tmp_path / "deep" / "two")
-    assert before == state(tmp_path / "one") == state(tmp_path / "deep", root="two") and len(before) == 64
-    (one / "classes.txt").write_text("no part of it")
-    assert state(one) == before
-    seen = {before}
-    for name in ("images.txt", "train_test_split.txt", LABELS, "../attributes.txt"):
-        edit(one / name, lambda content: content + b"\n")
-        seen.add(state(one))
-    (one / "images" / IMAGES[3][0]).write_bytes(b"longer than before")
-    assert len(seen | {state(one)}) == 6

@@ -165,11 +165,11 @@ def test_concepts_and_label_files_that_differ_are_named(tmp_path):
 def test_a_concept_named_twice_is_an_error(tmp_path, layout, tree):
     file = next(tree(tmp_path).rglob("Concepts81.txt"))
     file.write_text("sky\nanimal\nsky\n")
-    with pytest.raises(SourceError, match=r"Concepts81\.txt names sky twice"):
+    with pytest.raises(SourceError, match=r"Concepts81\.txt: duplicate class names: sky$"):
         read(tmp_path, layout)
 
 
-NO_NAME = "names of classes are empty, padded or hold control characters"
+NO_NAME = "invalid class names (empty, padded or with control characters)"
 
 
 @BOTH
@@ -182,7 +182,7 @@ def test_a_concept_that_cannot_name_a_class_is_an_error(tmp_path, layout, tree, 
             ask(settings(layout), tmp_path)
         assert str(caught.value).splitlines() == [
             f"Concepts81.txt: {NO_NAME}: {text!r}",
-            "prepare: classes: Concepts81.txt names sky twice",
+            "Concepts81.txt: duplicate class names: sky",
         ]
 
 
@@ -199,7 +199,9 @@ def test_a_wanted_name_that_cannot_be_a_class_is_an_error(tmp_path, layout, tree
 def test_label_files_of_a_name_that_cannot_be_a_class_are_told(tmp_path):
     concepts = ("sky", " animal", "wa\x01ter")
     next(official(tmp_path, concepts=concepts).rglob("Concepts81.txt")).unlink()
-    with pytest.raises(SourceError, match=rf"the names of the label files: 2 {NO_NAME}: ' animal', 'wa\\x01ter'$"):
+    with pytest.raises(
+        SourceError, match=r"the names of the label files: 2 invalid class names .*: ' animal', 'wa\\x01ter'$"
+    ):
         read(tmp_path)
 
 
@@ -307,7 +309,7 @@ def test_paths_that_leave_the_folder_are_refused(tmp_path, layout, tree, path):
     else:
         np.save(tmp_path / "formatted_train_images.npy", np.array([path if "22" in name else name for name in TRAIN]))
         where = r"formatted_train_images\.npy row 2"
-    with pytest.raises(SourceError, match=f"images have no usable path: {where}: path"):
+    with pytest.raises(SourceError, match=f"invalid image paths: {where}: path"):
         read(tmp_path, layout)
 
 
@@ -386,7 +388,7 @@ def test_faults_of_all_arrays_are_named_at_once(tmp_path):
     for words in (
         "formatted_train_labels.npy has 4 rows and 2 columns, but there are 4 images",
         "formatted_val_labels.npy: cannot be read as a NumPy array",
-        "formatted_train_images.npy: images have no usable path: formatted_train_images.npy row 3",
+        "formatted_train_images.npy: invalid image paths: formatted_train_images.npy row 3",
         "Flickr: images have no file: zoo/0002_31.jpg",
     ):
         assert sum(words in line for line in str(caught.value).splitlines()) == 1, words
@@ -476,11 +478,6 @@ def test_missing_pictures_stop_the_run_or_are_left_to_the_packing(tmp_path, layo
     assert "2 images have no file" in data.report["warnings"][-1]
 
 
-def test_pictures_that_are_not_read_are_told(tmp_path):
-    (official(tmp_path) / "Flickr" / "zoo" / "spare.HEIC").touch()
-    assert read(tmp_path).report["warnings"][-1].endswith("endings that are not read was left out: zoo/spare.HEIC")
-
-
 def test_a_copy_with_all_pictures_in_one_folder_goes_by_file_name(tmp_path):
     folder = official(tmp_path)
     for file in [*(folder / "Flickr").rglob("*.jpg")]:
@@ -546,8 +543,6 @@ def test_folders_that_people_unwrap_are_found_too(tmp_path):
 
 
 def test_a_wrong_root_is_explained(tmp_path):
-    with pytest.raises(SourceError, match="root: no folder .*nowhere"):
-        read(tmp_path, root="nowhere")
     official(tmp_path / "one")
     official(tmp_path / "two")
     with pytest.raises(SourceError, match=r"several ImageList/TrainImagelist\.txt \(one/.*, two/.*\); name one"):
@@ -563,41 +558,10 @@ def test_a_wrong_root_is_explained(tmp_path):
 
 
 # ---------------------------------------------------------------------------------------------- settings
-@pytest.mark.parametrize(
-    "changes", [{"layout": "coco"}, {"classes": []}, {"classes": [1]}, {"extra": 1}, {"source": "voc"}]
-)
+@pytest.mark.parametrize("changes", [{"layout": "coco"}, {"classes": []}, {"classes": [1]}])
 def test_impossible_settings_are_refused(changes):
     with pytest.raises(ValidationError, match=next(iter(changes))):
         nus.Settings.model_validate(settings().model_dump() | changes)
 
 
-@pytest.mark.parametrize("key", ["layout", "classes", "root", "size", "bad_images", "val_fraction", "split_seed"])
-def test_no_setting_has_a_default(key):
-    block = settings().model_dump()
-    del block[key]
-    with pytest.raises(ValidationError, match=key):
-        nus.Settings.model_validate(block)
-
-
 # ---------------------------------------------------------------------------------------------- its state
-@BOTH
-def test_the_fingerprint_tells_what_changed_but_not_where_it_lies(tmp_path, layout, tree):
-    def state(folder: Path, **changes) -> str:
-        return nus.fingerprint(settings(layout, **changes), folder)
-
-    one, other = tree(tmp_path / "one"), tree(tmp_path / "deep" / "two")
-    before = state(one)
-    assert before == state(other) == state(tmp_path, root="deep") and len(before) == 64
-    write(one, "notes.txt", "no part of it")
-    assert state(one) == before
-    seen = {before}
-    for name in (
-        ("Labels_sky_Test.txt", "TrainImagelist.txt") if layout == "official" else ("formatted_val_labels.npy",)
-    ):
-        edit(one, name, lambda content: content + b"\n")
-        seen.add(state(one))
-    write(one, "Flickr/zoo/0007_33.jpg", "longer than before")
-    seen.add(state(one))
-    edit(one, "Concepts81.txt", lambda content: content + b"\n")
-    seen.add(state(one))
-    assert len(seen) == (5 if layout == "official" else 4)

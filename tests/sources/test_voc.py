@@ -251,7 +251,7 @@ FAULTS = {
     "id that climbs": (
         "train.txt",
         lambda t: t + b"../../etc/passwd\n",
-        r"^train\.txt: ids are no plain file names: line 6 '\.\./\.\./etc/passwd'$",
+        r"^train\.txt: invalid ids \(not plain file names\): line 6 '\.\./\.\./etc/passwd'$",
     ),
     "image in both": (
         "val.txt",
@@ -288,11 +288,11 @@ def test_wanted_classes_without_lists_are_named(tmp_path):
     words = r"2 class lists are missing \(complete are: bird, cat, dog\): Cat_train\.txt, Cat_val\.txt$"
     with pytest.raises(SourceError, match=words):
         read(tmp_path, classes=["Cat"])
-    with pytest.raises(SourceError, match="dog named twice"):
+    with pytest.raises(SourceError, match="prepare: classes: duplicate class names: dog"):
         read(tmp_path, classes=["dog", "cat", "dog"])
 
 
-NO_NAME = "names of classes are empty, padded or hold control characters"
+NO_NAME = "invalid class names (empty, padded or with control characters)"
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n", "a\x01b", "a\x7f", "a\tb", "\ud800"])
@@ -313,7 +313,7 @@ def test_blanks_around_a_wanted_name_do_not_count(tmp_path, how):
     annotated(tree(tmp_path))
     data = read(tmp_path, labels=how, classes=["bird ", "cat", " dog\n"])
     assert data.table.classes == CLASSES and labels(data) == PLAIN
-    with pytest.raises(SourceError, match="dog named twice"):
+    with pytest.raises(SourceError, match="prepare: classes: duplicate class names: dog"):
         read(tmp_path, labels=how, classes=["bird", "cat", "dog", " dog"])
 
 
@@ -329,7 +329,7 @@ def test_class_lists_of_a_name_that_cannot_be_a_class_are_told(tmp_path, text):
 @pytest.mark.parametrize("text", ["a\x7fb", "a\x9f", "a/b", "a\\b", "a\x01"])
 def test_an_id_that_is_no_plain_file_name_is_told(tmp_path, text):
     edit(tree(tmp_path), "val.txt", lambda data: data + f"{text}\n".encode())
-    with pytest.raises(SourceError, match=re.escape(f"val.txt: ids are no plain file names: line 4 {text!r}")):
+    with pytest.raises(SourceError, match=re.escape(f"val.txt: invalid ids (not plain file names): line 4 {text!r}")):
         read(tmp_path)
 
 
@@ -401,13 +401,6 @@ def test_the_folder_is_found_below_the_root(tmp_path, inside):
     assert labels(read(tmp_path)) == PLAIN
 
 
-def test_root_counts_from_the_project_or_is_absolute(tmp_path):
-    tree(tmp_path / "raw" / "VOCdevkit" / "VOC2012")
-    assert labels(read(tmp_path, root="raw")) == PLAIN
-    assert labels(read(Path("/elsewhere"), root=str(tmp_path / "raw" / "VOCdevkit"))) == PLAIN
-    assert read(tmp_path, root="raw").report["folder"] == "VOC2012"
-
-
 def test_voc2012_is_preferred_beside_another_year(tmp_path):
     tree(tmp_path / "VOC2012")
     tree(tmp_path / "VOC2007", classes=("train", "bus", "car"))
@@ -415,8 +408,6 @@ def test_voc2012_is_preferred_beside_another_year(tmp_path):
 
 
 def test_a_wrong_root_is_explained(tmp_path):
-    with pytest.raises(SourceError, match="root: no folder .*nowhere"):
-        read(tmp_path, root="nowhere")
     (tmp_path / "empty").mkdir()
     with pytest.raises(SourceError, match="no ImageSets/Main in .*empty; expected VOCdevkit, VOC2012"):
         read(tmp_path, root="empty")
@@ -435,33 +426,11 @@ def test_a_wrong_root_is_explained(tmp_path):
 
 # ---------------------------------------------------------------------------------------------- settings
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {"difficult": "maybe"},
-        {"classes": []},
-        {"classes": [True]},
-        {"size": 0},
-        {"size": 8.5},
-        {"val_fraction": 0.0},
-        {"val_fraction": 1.0},
-        {"split_seed": -1},
-        {"extra": 1},
-        {"source": "coco"},
-    ],
+    "changes", [{"difficult": "maybe"}, {"classes": []}, {"classes": [True]}, {"val_fraction": 0.0}]
 )
 def test_impossible_settings_are_refused(changes):
     with pytest.raises(ValidationError, match=next(iter(changes))):
         settings(**changes)
-
-
-@pytest.mark.parametrize(
-    "key", ["root", "labels", "difficult", "classes", "size", "bad_images", "val_fraction", "split_seed"]
-)
-def test_no_setting_has_a_default(key):
-    block = settings().model_dump()
-    del block[key]
-    with pytest.raises(ValidationError, match=key):
-        voc.Settings.model_validate(block)
 
 
 # ---------------------------------------------------------------------------------------------- annotations
@@ -561,7 +530,7 @@ def test_missing_annotations_are_named(tmp_path):
         (tmp_path / "Annotations" / f"{name}.xml").unlink()
     with pytest.raises(SourceError, match=r"Annotations: 2 of 8 images have no file: 2008_000010, 2008_000007$"):
         read(tmp_path, labels="annotations")
-    with pytest.raises(SourceError, match="dog named twice"):
+    with pytest.raises(SourceError, match="prepare: classes: duplicate class names: dog"):
         read(tmp_path, labels="annotations", classes=["dog", "dog"])
 
 
@@ -640,11 +609,7 @@ def test_labels_without_a_box_are_told_alone_where_all_boxes_are_sound(tmp_path)
 def test_difficult_boxes_count_where_they_alone_make_a_class_present(tmp_path, how):
     data = read(with_boxes(tmp_path), difficult="positive", labels=how, classes=list(CLASSES))
     assert data.objects is not None
-    area = LARGEST | {
-        "2008_000002": [1, 0.125, 0],
-        "2008_000005": [0, 0, 40 * 15 / 1200],
-        "2009_000004": [0, 0.01, 1],
-    }
+    area = LARGEST | {"2008_000002": [1, 0.125, 0], "2008_000005": [0, 0, 40 * 15 / 1200], "2009_000004": [0, 0.01, 1]}
     offset = CENTRAL | {"2008_000005": [0, 0, 7.5 / 25]}
     np.testing.assert_allclose(data.objects.area, [area[name] for name in sorted(area)], rtol=1e-6)
     np.testing.assert_allclose(data.objects.offset, [offset[name] for name in sorted(offset)], rtol=1e-6)
@@ -757,7 +722,7 @@ def test_faults_of_annotations_of_both_parts_lists_and_pictures_are_told_at_once
     edit(folder, "val.txt", lambda data: data + b"a b\n")
     lines = told(folder, labels="annotations", classes=["bird", "cat", "dog", "cat"])
     assert {line for line in lines if "XML" not in line} == {
-        "prepare: classes: cat named twice",
+        "prepare: classes: duplicate class names: cat",
         "val.txt: lines are not one image id: line 4 'a b'",
         "Annotations: 2 of 9 images have no file: 2008_000002, a",
         "Annotations: names are no class (name all of them under `classes`): 'zebra' in 1 objects, first in "
@@ -776,12 +741,7 @@ def test_every_fault_is_at_hand_where_a_message_shows_some(tmp_path):
         (folder / "JPEGImages" / f"{name}.jpg").unlink()
     with pytest.raises(FaultyData) as caught:
         read(folder)
-    assert [line.rpartition(" ")[2] for line in caught.value.every] == list(rows)
-
-
-def test_pictures_of_endings_that_are_not_read_are_told(tmp_path):
-    (tree(tmp_path) / "JPEGImages" / "2012_1.HEIC").touch()
-    assert read(tmp_path).report["warnings"] == ["1 picture of endings that are not read was left out: 2012_1.HEIC"]
+    assert [line.rpartition(" ")[2] for line in caught.value.lines] == list(rows)
 
 
 # ---------------------------------------------------------------------------------------------- unusable pictures
@@ -809,28 +769,6 @@ def test_hidden_files_and_folders_below_are_no_pictures_of_the_lists(tmp_path):
 
 
 # ---------------------------------------------------------------------------------------------- its state
-def test_the_fingerprint_tells_what_changed_but_not_where_it_lies(tmp_path):
-    def state(folder: Path, **changes) -> str:
-        return voc.fingerprint(settings(**changes), folder)
-
-    one, other = tree(tmp_path / "one"), tree(tmp_path / "deep" / "two")
-    before = state(one)
-    assert len(before) == 64 and before == state(other) == state(tmp_path, root="one")
-    assert state(one, classes=["cat"]) != before  # fewer lists are read
-    (other / "notes.txt").write_text("x")
-    (other / "JPEGImages" / "Thumbs.db").write_bytes(b"x")
-    (other / "ImageSets" / "Main" / "trainval.txt").write_text("x")
-    assert state(other) == before, "what is not read does not count"
-    edit(other, "cat_val.txt", lambda data: data.replace(b"2009_000004  1", b"2009_000004 -1"))
-    assert state(other) != before
-    picture = one / "JPEGImages" / "2009_000004.jpg"
-    whole = picture.read_bytes()
-    picture.write_bytes(whole + b"x")
-    assert state(one) != before
-    picture.write_bytes(whole)
-    assert state(one) == before
-    picture.rename(picture.with_name("2009_000005.jpg"))
-    assert state(one) != before
 
 
 def test_the_fingerprint_counts_the_annotations_that_are_read(tmp_path):
@@ -842,6 +780,7 @@ def test_the_fingerprint_counts_the_annotations_that_are_read(tmp_path):
     annotate(tmp_path, {"2012_000001": thing("cat", "0")})
     edit(tmp_path, "cat_val.txt", lambda data: data + b"\n")
     assert state() == before, "what is not read does not count"
+    assert len({voc.fingerprint(settings(classes=classes), tmp_path) for classes in (None, ["cat"], ["dog"])}) == 3
     of_lists = voc.fingerprint(settings(), tmp_path)
     annotate(tmp_path, {"2008_000005": thing("dog", "0")})
     assert voc.fingerprint(settings(), tmp_path) != of_lists, "boxes are read beside lists too"
@@ -850,10 +789,3 @@ def test_the_fingerprint_counts_the_annotations_that_are_read(tmp_path):
     with pytest.raises(SourceError, match="Annotations: images have no file: 2008_000005"):
         state()
     assert voc.fingerprint(settings(), tmp_path) != of_lists
-
-
-@pytest.mark.parametrize("name", ["val.txt", "dog_train.txt"])
-def test_no_fingerprint_without_the_lists(tmp_path, name):
-    (tree(tmp_path) / "ImageSets" / "Main" / name).unlink()
-    with pytest.raises(SourceError, match=name):
-        voc.fingerprint(settings(), tmp_path)
