@@ -65,7 +65,7 @@ def find_in_commit(path: Path, revision: str, copies: Path) -> list[Output]:
     name = absolute.relative_to(root).as_posix()
     try:
         files = DVCFileSystem(str(root), rev=revision)
-        if not files.isfile("dvc.lock"):
+        if "dvc.lock" not in files.ls("", detail=False):  # `isfile` would hide that the revision is unknown
             raise FileError(f"--rev {revision}: this commit has no dvc.lock, so nothing was run and recorded there")
         found = sorted(file for file in files.find(name) if _shown(PurePosixPath(file)))
         if not found:

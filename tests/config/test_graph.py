@@ -42,7 +42,7 @@ def test_deps_that_nothing_makes_are_named_with_the_entry_that_would(project: Pa
     content["variants"]["finetune"]["digits-an-0-x"] = run
     content["methods"]["wan"] = {"default": {}}
     files.write_json(path, content)
-    missing = project / "pipeline/core/seeds.py"
+    missing = project / "stages/backbone.py"
     code = missing.read_bytes()
     missing.unlink()
     weights = project / "runs/end_to_end/digits-plc-0/weights.pt"  # left by a removed run: it meets no dep
@@ -62,7 +62,7 @@ def test_deps_that_nothing_makes_are_named_with_the_entry_that_would(project: Pa
         assert lines and all(line.startswith(f"dvc.yaml: {stage}") for line in lines), problems
         assert all(line.endswith(f" is no stage's out; {remedy}") for line in lines), problems
     rest = [line for line in problems if "is no stage's out" not in line]
-    assert rest and all("dep pipeline/core" in line and line.endswith(" does not exist") for line in rest), problems
+    assert rest and all(line.endswith(": dep stages/backbone.py does not exist") for line in rest), problems
     assert leftovers == [Path("runs/end_to_end/digits-plc-0")]
 
 
