@@ -9,7 +9,7 @@ RUN := PATH="$(CURDIR)/$(BIN):$$PATH" GOMP_SPINCOUNT=20000
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help repro test check clean
+.PHONY: help repro test check docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,8 +28,11 @@ check: $(READY) ## format, lint, types and the fast tests
 	@$(RUN); export PATH; ruff format --check . && ruff check . && pyright --pythonpath $(BIN)/python && \
 	python -m pytest -q -n 2 --dist loadfile -m "not slow"
 
+docs: $(READY) ## build the pages of docs/ as a site in site/; a broken link is an error
+	@$(RUN) NO_MKDOCS_2_WARNING=1 python -m mkdocs build --strict --quiet && echo "Site: $(CURDIR)/site/index.html"
+
 clean: ## remove .venv and what tools left; data, runs, report and DVC's cache stay
-	rm -rf .venv .pytest_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf .venv site .pytest_cache .ruff_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 $(READY): requirements.txt pyproject.toml

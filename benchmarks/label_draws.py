@@ -50,7 +50,7 @@ def project(number: int, draw: dict[str, Any]) -> Path:
         The folder.
     """
     root = WORK / str(number)
-    for shared in ("data/prepare", "data/features", "weights"):
+    for shared in ("data/prepare", "data/features", "weights", "params"):
         (root / shared).parent.mkdir(parents=True, exist_ok=True)
         (root / shared).symlink_to(Path(shared).resolve())
     params = YAML(typ="safe", pure=True).load(Path("params.yaml").read_text(encoding="utf-8"))

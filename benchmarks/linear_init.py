@@ -19,7 +19,7 @@ from pipeline.methods.shared import base
 from pipeline.methods.shared.problem import Problem
 from pipeline.networks.network import Network
 from pipeline.training.inputs import FeatureInputs, batches
-from pipeline.training.loop import train
+from pipeline.training.loop import Data, Plan, Trainer
 
 N, D, C, ROUNDS = 6000, 512, 20, 5
 
@@ -40,10 +40,8 @@ def main() -> None:
     def ours() -> None:
         network = Network({"backbone": None, "width": D, "classes": C, "head": {"kind": "linear"}})
         method = base.build("an", {"floor": 0.0}, known)
-        train(
-            network, method, inputs, torch.from_numpy(observed), few, lambda _: 0.0, settings,
-            lr=1e-3, seed=0, device=torch.device("cpu"), name="benchmark",
-        )  # fmt: skip
+        plan = Plan("benchmark", settings, 1e-3, settings.epochs, 0, torch.device("cpu"))
+        Trainer(network, method, Data(inputs, torch.from_numpy(observed), few, lambda _: 0.0), plan).fit()
 
     x, y = torch.from_numpy(features), torch.from_numpy(observed).float()
 

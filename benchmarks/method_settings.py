@@ -4,8 +4,8 @@ benchmarks/method_settings.yaml holds, for each method, the stage and the values
 trained by the stage itself at its seeds, with the learning rate that val mAP chooses for it where the stage searches
 one, and judged by its mean val mAP. No test label is read. benchmarks/method_settings.tsv keeps every trial; those of
 the methods that are named (all, if none) are made anew, or with --missing only those that it has not yet. Printed at
-the end: for each method the best settings and what params.yaml holds. It needs the outputs of prepare, simulate,
-backbone and features, those of `an` in linear_init, and for `lac` those of `plc` in end_to_end.
+the end: for each method the best settings and what its file in params/methods holds. It needs the outputs of prepare,
+simulate, backbone and features, those of `an` in linear_init, and for `lac` those of `plc` in end_to_end.
 """
 
 import argparse
@@ -24,7 +24,7 @@ import torch
 from ruamel.yaml import YAML
 from tqdm import tqdm
 
-from pipeline.config.params import read_params
+from pipeline.config.params import PARAMS, method_file, read_params
 from pipeline.core import files
 from pipeline.core.strict import merge
 
@@ -45,12 +45,12 @@ def combinations(values: dict[str, list[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]
 
 
-def root_for(name: str, content: dict[str, Any]) -> Path:
-    """Make a project folder that shares data and weights with this one and has its own params.yaml and runs.
+def root_for(name: str, contents: dict[str, Any]) -> Path:
+    """Make a project folder that shares data and weights with this one and has its own params and runs.
 
     Args:
         name: Its name.
-        content: What params.yaml holds.
+        contents: What params.yaml and a method's file hold, by path.
 
     Returns:
         The folder.
@@ -62,8 +62,9 @@ def root_for(name: str, content: dict[str, Any]) -> Path:
         (root / shared).symlink_to(Path(shared).resolve())
     for run in Path("runs/linear_init").glob(f"{DATASET}-an-?"):
         (root / "runs" / "linear_init" / run.name).symlink_to(run.resolve())
-    with open(root / "params.yaml", "w", encoding="utf-8") as file:
-        YAML().dump(content, file)
+    for path, content in contents.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        YAML().dump(content, root / path)
     return root
 
 
@@ -78,11 +79,11 @@ def trial(job: tuple[int, str, dict[str, Any], dict[str, Any], int]) -> dict[str
     """
     number, method, entry, chosen, seed = job
     torch.set_num_threads(1)
-    content = YAML(typ="safe", pure=True).load(Path("params.yaml").read_text(encoding="utf-8"))
-    stage = entry["stage"]
-    content["grid"]["seeds"] = list(SEEDS)
-    content["methods"][method]["default"] = merge(content["methods"][method]["default"], chosen)
-    content["methods"][method].pop(DATASET, None)
+    read, stage = YAML(typ="safe", pure=True).load, entry["stage"]
+    content, own = read(Path(PARAMS)), read(Path(method_file(method)))
+    content["grid"] |= {"seeds": list(SEEDS), "lac_start": entry.get("start", content["grid"]["lac_start"])}
+    own["default"] = merge(own["default"], chosen)
+    own.pop(DATASET, None)
     content[stage]["default"] = merge(content[stage]["default"], entry.get("set", {}))
     key = f"{DATASET}-{method}-{seed}"
     variant = None
@@ -92,14 +93,13 @@ def trial(job: tuple[int, str, dict[str, Any], dict[str, Any], int]) -> dict[str
         content["variants"][stage] = {
             key: {"dataset": DATASET, "method": method, "seed": seed, "start": "an", "set": change}
         }
-    root = root_for(str(number), content)
-    more = [str(entry["start"])] if "start" in entry else []
+    root = root_for(str(number), {PARAMS: content, method_file(method): own})
     with contextlib.redirect_stdout(io.StringIO()):
         if "start" in entry:
             before = root / "runs" / "end_to_end" / f"{DATASET}-{entry['start']}-{seed}"
             before.parent.mkdir()
             before.symlink_to((Path("runs/end_to_end") / before.name).resolve())
-        getattr(importlib.import_module(f"stages.{stage}"), stage)(root, DATASET, method, seed, *more, variant)
+        getattr(importlib.import_module(f"stages.{stage}"), stage)(root, DATASET, method, seed, variant)
     found = files.read_json(root / "runs" / stage / key / "metrics.json")
     shutil.rmtree(root)
     return {
@@ -151,11 +151,11 @@ def main() -> None:
     with ProcessPoolExecutor(arguments.jobs) as pool:
         found = list(tqdm(pool.map(trial, numbered), total=len(jobs), disable=None))
     files.write_tsv(TRIALS, sorted(kept + found, key=lambda row: list(grid).index(row["method"])))
-    rows, params = files.read_tsv(TRIALS), read_params()
+    rows, params = files.read_tsv(TRIALS), read_params(PARAMS, *wanted)
     for method in wanted:
         chosen, score = best(rows, method)
         held = {key: params.method(method, DATASET)[key] for key in chosen}
-        print(f"{method}: {json.dumps(chosen)} (val mAP {score:.2f}); params.yaml: {json.dumps(held)}")
+        print(f"{method}: {json.dumps(chosen)} (val mAP {score:.2f}); {method_file(method)}: {json.dumps(held)}")
 
 
 if __name__ == "__main__":

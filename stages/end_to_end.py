@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from pipeline.config.runs import job
+from pipeline.config.runs import read_run
 from pipeline.networks.network import on_backbone
-from pipeline.training.run import execute, image_inputs
+from pipeline.training.execute import execute
+from pipeline.training.run import Start, image_inputs, image_reads
 from stages import entry
 
 
@@ -18,19 +19,14 @@ def end_to_end(root: Path, dataset: str, method: str, seed: int, variant: str | 
         seed: Training seed.
         variant: Key of a variant, or None for the grid's run.
     """
-    run = job(root, "end_to_end", dataset, method, seed, variant)
-    weights = root / "weights" / dataset / "backbone.pt"
-    reads = [
-        weights,
-        root / "data" / "prepare" / dataset / "images.h5",
-        root / "data" / "simulate" / dataset / "observed.h5",
-    ]
-    execute(
-        run,
-        lambda: on_backbone(weights, run.settings.head.model_dump(), len(run.table.classes)),
+    run = read_run(root, "end_to_end", dataset, method, seed, variant)
+    backbone = root / "weights" / dataset / "backbone.pt"
+    start = Start(
+        lambda: on_backbone(backbone, run.settings.head.model_dump(), len(run.table.classes)),
         lambda network: image_inputs(run, network),
-        reads,
+        image_reads(run, backbone),
     )
+    execute(run, start)
 
 
 if __name__ == "__main__":

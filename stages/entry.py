@@ -11,6 +11,9 @@ from pathlib import Path
 
 from pipeline.core.errors import SpmlError
 
+TEMPLATES = Path(__file__).parent / "templates"
+"""Folder of the stages' summaries, ``<stage>.md.j2``."""
+
 
 def run(stage: Callable[..., None], argv: list[str] | None = None) -> None:
     """Run a stage from the command line, in the current folder.

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from pipeline.config.runs import job
+from pipeline.config.runs import read_run
 from pipeline.core import files
 from pipeline.core.errors import FileError
 from pipeline.networks.network import Network, on_backbone
-from pipeline.training.run import execute, image_inputs
+from pipeline.training.execute import execute
+from pipeline.training.run import Start, image_inputs, image_reads
 from stages import entry
 
 
@@ -20,27 +21,21 @@ def finetune(root: Path, dataset: str, method: str, seed: int, variant: str | No
         seed: Training seed.
         variant: Key of a variant, or None for the grid's run.
     """
-    run = job(root, "finetune", dataset, method, seed, variant)
-    weights = root / "weights" / dataset / "backbone.pt"
-    start = run.params.variants.finetune[variant].start if variant else method
-    first = root / "runs" / "linear_init" / f"{dataset}-{start}-{seed}"
+    run = read_run(root, "finetune", dataset, method, seed, variant)
+    backbone = root / "weights" / dataset / "backbone.pt"
+    first = root / "runs" / "linear_init" / f"{dataset}-{run.start}-{seed}"
     head = files.read_torch(first / "weights.pt")["state"]
 
-    def make() -> Network:
-        network = on_backbone(weights, run.settings.head.model_dump(), len(run.table.classes))
+    def make_network() -> Network:
+        network = on_backbone(backbone, run.settings.head.model_dump(), len(run.table.classes))
         network.load_state_dict(head, strict=False)
         if set(head) != {f"head.{name}" for name in network.head.state_dict()}:
             raise FileError(f"{first / 'weights.pt'}: not a head of kind {run.settings.head.kind!r}")
         return network
 
-    reads = [
-        weights,
-        first / "weights.pt",
-        root / "data" / "prepare" / dataset / "images.h5",
-        root / "data" / "simulate" / dataset / "observed.h5",
-    ]
-    inherited = first / "method.pt" if start == method else None
-    execute(run, make, lambda network: image_inputs(run, network), reads, inherited)
+    reads = [*image_reads(run, backbone), first / "weights.pt"]
+    inherited = first / "method.pt" if run.start == method else None  # another method's memory is its own
+    execute(run, Start(make_network, lambda network: image_inputs(run, network), reads, inherited))
 
 
 if __name__ == "__main__":

@@ -2,15 +2,14 @@
 
 from pathlib import Path
 
-import numpy as np
 import torch
 
-from pipeline.config.runs import job
-from pipeline.core import hdf5
-from pipeline.core.errors import FileError
+from pipeline.config.runs import read_run
 from pipeline.networks.network import Network
+from pipeline.training.execute import execute
+from pipeline.training.features import read_features
 from pipeline.training.inputs import FeatureInputs, Inputs
-from pipeline.training.run import execute
+from pipeline.training.run import SPLITS, Start
 from stages import entry
 
 
@@ -26,40 +25,31 @@ def linear_init(root: Path, dataset: str, method: str, seed: int, variant: str |
 
     Raises:
         FileError: The cache is absent, of another number of images, or not finite.
-    """
-    run = job(root, "linear_init", dataset, method, seed, variant)
+    """  # noqa: DOC502  FileError comes from `read_features`
+    run = read_run(root, "linear_init", dataset, method, seed, variant)
     cache = root / "data" / "features" / dataset / "features.h5"
-    with hdf5.read(cache) as file:
-        features = file["features"][()]
-        mirrored = file["features_mirrored"][()] if "features_mirrored" in file else None
-    if len(features) != len(run.table.paths):
-        raise FileError(f"{cache}: {len(features)} rows, the table has {len(run.table.paths)}")
-    if not np.isfinite(features).all():
-        raise FileError(f"{cache}: features are not finite; float16 may be too narrow for this backbone")
+    features, mirrored = read_features(cache, len(run.table.paths))
+    architecture = {
+        "backbone": None,
+        "width": features.shape[1],
+        "classes": len(run.table.classes),
+        "head": run.settings.head.model_dump(),
+    }
 
-    def make() -> Network:
-        return Network(
-            {
-                "backbone": None,
-                "width": features.shape[1],
-                "classes": len(run.table.classes),
-                "head": run.settings.head.model_dump(),
-            }
-        )
-
-    def inputs(_: Network) -> dict[str, Inputs]:
+    def make_inputs(_: Network) -> dict[str, Inputs]:
+        rows = {split: run.table.rows(split) for split in SPLITS}
         return {
             split: FeatureInputs(
-                features[rows := run.table.rows(split)],
-                mirrored[rows] if mirrored is not None else None,
+                features[rows[split]],
+                mirrored[rows[split]] if mirrored is not None else None,
                 run.settings.flip and split == "train",
             )
-            for split in ("train", "val", "test")
+            for split in SPLITS
         }
 
     torch.set_num_threads(1)  # a step of a linear head is too small to share; more threads wait for each other
     reads = [cache, root / "data" / "simulate" / dataset / "observed.h5"]
-    execute(run, make, inputs, reads)
+    execute(run, Start(lambda: Network(architecture), make_inputs, reads))
 
 
 if __name__ == "__main__":

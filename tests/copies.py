@@ -5,8 +5,25 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-PARTS = (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore", "dvc.yaml", "pipeline", "stages", "profiles")
+from ruamel.yaml import YAML
+
+from pipeline.config import profiles
+from pipeline.config.params import METHODS, PARAMS, method_file
+
+PARTS = (
+    ".dvc/config",
+    ".dvc/.gitignore",
+    ".dvcignore",
+    ".gitignore",
+    "dvc.yaml",
+    "params.yaml",
+    "params",
+    "pipeline",
+    "stages",
+    "profiles",
+)
 
 ENVIRONMENT = {
     name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "DVC_", "PYTEST_", "COV_"))
@@ -21,6 +38,23 @@ ENVIRONMENT = {
 }
 
 
+def read_params(root: Path) -> dict[str, Any]:
+    """Content of params.yaml, with that of the methods' files under ``methods``."""
+    read = YAML(typ="safe", pure=True).load
+    return read(root / PARAMS) | {"methods": {path.stem: read(path) for path in (root / METHODS).glob("*.yaml")}}
+
+
+def write_params(root: Path, content: dict[str, Any]) -> None:
+    """Write params.yaml and the methods' files, of what `read_params` returns."""
+    write = YAML(typ="safe", pure=True).dump
+    (root / METHODS).mkdir(parents=True, exist_ok=True)
+    for path in (root / METHODS).glob("*.yaml"):
+        path.unlink()
+    for method, section in content["methods"].items():
+        write(section, root / method_file(method))
+    write({key: value for key, value in content.items() if key != "methods"}, root / PARAMS)
+
+
 def run(root: Path, *words: str, **variables: str) -> str:
     """Run a command in ``root``; fail with what it printed unless it exits with 0."""
     done = subprocess.run(words, cwd=root, env=ENVIRONMENT | variables, capture_output=True, text=True)
@@ -29,7 +63,7 @@ def run(root: Path, *words: str, **variables: str) -> str:
 
 
 def project(repository: Path, root: Path, profile: str = "default") -> None:
-    """Copy what Git tracks of the pipeline into ``root``, with a profile as its params, and commit it."""
+    """Copy the pipeline into ``root`` with the default's params and commit it; then apply and commit a profile."""
     for part in PARTS:
         source, target = repository / part, root / part
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -37,9 +71,11 @@ def project(repository: Path, root: Path, profile: str = "default") -> None:
             shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, target)
-    shutil.copy(root / "profiles/default.yaml", root / "params.yaml")
+    for file, text in profiles.default_texts(repository).items():
+        (root / file).write_text(text)
     run(root, "git", "init", "-q")
-    if profile != "default":
-        run(root, sys.executable, "-m", "pipeline.cli", "profile", profile, "--force")
     run(root, "git", "add", ".")
     run(root, "git", "commit", "-qm", "copy")
+    if profile != "default":
+        run(root, sys.executable, "-m", "pipeline.cli", "profile", profile)
+        run(root, "git", "commit", "-qam", f"profile {profile}")

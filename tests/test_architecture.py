@@ -166,7 +166,7 @@ def test_what_is_forbidden(name: str) -> None:
 
 
 FAULTS = {
-    "upward": ("pipeline.core.seeds", "from pipeline.training.loop import train"),
+    "upward": ("pipeline.core.seeds", "from pipeline.training.loop import Trainer"),
     "sideways": ("pipeline.networks.linear", "def f():\n    from pipeline.labels import table"),
     "methods": ("pipeline.methods.an", "def f():\n    from pipeline.methods import em"),
     "method": ("pipeline.training.loop", "if name == 'em_apl': pass"),

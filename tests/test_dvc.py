@@ -27,6 +27,7 @@ pytestmark = pytest.mark.slow
 
 SCRATCH = ".pipeline"
 EM_APL = {f"{stage}@digits-em_apl-0" for stage in ("linear_init", "finetune", "landscape")}
+OF_EM_APL = "params/methods/em_apl.yaml"
 TRAINING = ("linear_init", "finetune", "end_to_end", "lac")
 
 
@@ -38,6 +39,7 @@ class Stage:
     words: tuple[str, ...]
     deps: tuple[str, ...]
     params: tuple[str, ...]
+    """Keys of params.yaml, and paths of files that are read whole."""
     outs: tuple[str, ...]
 
     @property
@@ -59,7 +61,9 @@ def resolve(root: Path) -> list[Stage]:
                 str(stage.name),
                 tuple(shlex.split(stage.cmd)),
                 paths([dep for dep in stage.deps if not isinstance(dep, ParamsDependency)]),
-                tuple(key for dep in stage.deps if isinstance(dep, ParamsDependency) for key in dep.params),
+                tuple(
+                    key for dep in stage.deps if isinstance(dep, ParamsDependency) for key in dep.params or paths([dep])
+                ),
                 paths(stage.outs),
             )
             for stage in repo.index.stages
@@ -154,15 +158,17 @@ def test_deps_hold_what_any_method_imports(unrun: Path, tmp_path: Path) -> None:
     test_deps_hold_what_a_stage_imports(root)
 
 
-def test_deps_name_no_code_that_a_stage_does_not_import(unrun: Path) -> None:
+def test_deps_name_no_room_that_a_stage_imports_nothing_of(unrun: Path) -> None:
     needless = {}
     for stage in resolve(unrun):
         folders = [file for dep in stage.deps for file in (unrun / dep).glob("*.py")]  # any of them may be imported
-        used = closure(unrun, stage, [file.relative_to(unrun).as_posix() for file in folders])
-        extra = {dep for dep in stage.deps if dep.endswith(".py") and dep not in used}
+        code = [dep for dep in stage.deps if dep.startswith(("pipeline/", "stages/"))]
+        within = closure(unrun, stage, [file.relative_to(unrun).as_posix() for file in folders])
+        used = closure(unrun, stage)
+        extra = [dep for dep in code if dep not in within and not any(file.startswith(f"{dep}/") for file in used)]
         if extra:
-            needless[stage.name] = sorted(extra)
-    assert needless == {}  # each would make the stage stale by an edit that cannot change it
+            needless[stage.name] = extra
+    assert needless == {}  # each would make the stage stale by edits that cannot change it
 
 
 def test_an_import_in_a_function_is_seen(unrun: Path, tmp_path: Path) -> None:
@@ -181,8 +187,8 @@ def test_training_depends_on_its_own_method_only(unrun: Path) -> None:
         if stage.kind in TRAINING:
             method = stage_arguments(unrun, stage)["method"]
             files = {dep for dep in stage.deps if dep.startswith("pipeline/methods")}
-            assert files == {"pipeline/methods/base.py", f"pipeline/methods/{method}.py"}, stage.name
-            assert [key for key in stage.params if key.startswith("methods")] == [f"methods.{method}"], stage.name
+            assert files == {"pipeline/methods/shared", f"pipeline/methods/{method}.py"}, stage.name
+            assert [key for key in stage.params if "methods" in key] == [f"params/methods/{method}.yaml"], stage.name
 
 
 def test_outs_keep_the_run_cache_usable(repository: Path) -> None:
@@ -241,7 +247,7 @@ def test_a_stage_needs_its_declared_deps_only_and_repeats_its_bytes(ran: Path, t
 
 def run_alone(ran: Path, folder: Path, stage: Stage) -> None:
     """Run a stage in a folder with its declared deps only; compare what it writes with what DVC's run of it wrote."""
-    for dep in (*stage.deps, "params.yaml"):
+    for dep in (*stage.deps, "params.yaml", *(key for key in stage.params if key.endswith(".yaml"))):
         (folder / dep).parent.mkdir(parents=True, exist_ok=True)
         if (ran / dep).is_dir():
             shutil.copytree(ran / dep, folder / dep, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
@@ -274,7 +280,7 @@ def test_a_second_repro_runs_nothing(ran: Path) -> None:
 @pytest.fixture
 def edited(ran: Path) -> Any:
     """The tiny project with one setting of EM+APL changed."""
-    path = ran / "params.yaml"
+    path = ran / OF_EM_APL
     text = path.read_text()
     changed = text.replace("proportion: 0.75", "proportion: 0.5")
     assert changed != text
@@ -288,18 +294,20 @@ def test_an_edit_of_a_method_names_its_runs_only(edited: Path) -> None:
     status = json.loads(copies.run(edited, "dvc", "status", "--json"))
     assert set(status) == EM_APL
     diff = json.loads(copies.run(edited, "dvc", "params", "diff", "--json"))
-    assert list(diff) == ["params.yaml"] and list(diff["params.yaml"]) == ["methods.em_apl.default.proportion"]
-    assert diff["params.yaml"]["methods.em_apl.default.proportion"].items() >= {("old", 0.75), ("new", 0.5)}
+    assert list(diff) == [OF_EM_APL] and list(diff[OF_EM_APL]) == ["default.proportion"]
+    assert diff[OF_EM_APL]["default.proportion"].items() >= {("old", 0.75), ("new", 0.5)}
 
 
 def test_undoing_an_edit_restores_from_the_cache_without_training(edited: Path) -> None:
     outs = [out for stage in resolve(edited) for out in stage.outs]
     before = content(edited, outs)
     copies.run(edited, "dvc", "repro", "landscape@digits-em_apl-0")
-    between = {path.split("/")[2] for path, data in content(edited, outs).items() if data != before[path]}
+    between = {
+        path.split("/")[2].removesuffix(".json") for path, data in content(edited, outs).items() if data != before[path]
+    }
     assert between == {"digits-em_apl-0"}
     ran = times_run(edited)
-    path = edited / "params.yaml"
+    path = edited / OF_EM_APL
     path.write_text(path.read_text().replace("proportion: 0.5", "proportion: 0.75"))
     said = copies.run(edited, "dvc", "repro")
     assert times_run(edited) == ran
@@ -331,12 +339,15 @@ def stale_runs(root: Path) -> set[str]:
 @pytest.fixture
 def restored(ran: Path) -> Iterator[Path]:
     """The tiny project, whose params and methods a test may alter."""
-    kept = {path: path.read_bytes() for path in (*(ran / "pipeline/methods").glob("*.py"), ran / "params.yaml")}
+
+    def files() -> set[Path]:
+        return {ran / "params.yaml", *(ran / "params/methods").iterdir(), *(ran / "pipeline/methods").glob("*.py")}
+
+    kept = {path: path.read_bytes() for path in files()}
     lock = (ran / "dvc.lock").read_bytes()
     yield ran
-    for path in (ran / "pipeline/methods").glob("*.py"):
-        if path not in kept:
-            path.unlink()
+    for path in files() - kept.keys():
+        path.unlink()
     for path, data in kept.items():
         path.write_bytes(data)
     (ran / "dvc.lock").write_bytes(lock)
@@ -353,9 +364,9 @@ def alter(root: Path, *changes: tuple[str, str]) -> None:
     (root / "params.yaml").write_text(text)
 
 
-def put(root: Path, dotted: str, value: Any) -> Any:
-    """Set a key of params.yaml, and return its content as others read it."""
-    path, yaml = root / "params.yaml", YAML()
+def put(root: Path, dotted: str, value: Any, file: str = "params.yaml") -> Any:
+    """Set a key of a file of params, and return its content as others read it."""
+    path, yaml = root / file, YAML()
     block = whole = yaml.load(path)
     *parents, last = dotted.split(".")
     for key in parents:
@@ -372,8 +383,8 @@ def test_a_new_method_runs_itself_and_nothing_of_the_others(restored: Path) -> N
         root,
         ("  linear_init: [an, em_apl]", "  linear_init: [an, em_apl, brand_new]"),
         ("  finetune: [em_apl]", "  finetune: [em_apl, brand_new]"),
-        ("  # ---- oracles", "  brand_new:\n    default: {floor: 0.0}\n  # ---- oracles"),
     )
+    (root / "params/methods/brand_new.yaml").write_text("default: {floor: 0.0}\n")
     copies.run(root, sys.executable, "-m", "pipeline.cli", "check")
     mine = {f"{stage}@digits-brand_new-0" for stage in ("linear_init", "finetune")}
     assert stale_runs(root) == mine
@@ -383,7 +394,7 @@ def test_a_new_method_runs_itself_and_nothing_of_the_others(restored: Path) -> N
     assert times_run(root) == done + 2
     after = content(root, ["runs"])
     assert {path: after[path] for path in before} == before
-    assert {path.split("/")[2] for path in after.keys() - before.keys()} == {"digits-brand_new-0"}
+    assert {path.split("/")[2].removesuffix(".json") for path in after.keys() - before.keys()} == {"digits-brand_new-0"}
     assert stale_runs(root) == set()
 
 
@@ -395,29 +406,29 @@ def test_a_new_variant_runs_itself_and_nothing_of_the_others(restored: Path) -> 
 
 
 def test_an_edit_of_a_published_recipe_names_its_methods_runs_only(restored: Path) -> None:
-    """Also where another method's recipe is copied from the same anchor."""
-    recipe = put(restored, "methods.em_apl.published.default.end_to_end.epochs", 77)
-    assert recipe["methods"]["em"]["published"]["default"]["end_to_end"]["epochs"] == 10
+    put(restored, "published.default.end_to_end.epochs", 77, OF_EM_APL)
     assert stale_runs(restored) == EM_APL
-    diff = json.loads(copies.run(restored, "dvc", "params", "diff", "--json"))["params.yaml"]
-    assert list(diff) == ["methods.em_apl.published.default.end_to_end.epochs"]
+    diff = json.loads(copies.run(restored, "dvc", "params", "diff", "--json"))[OF_EM_APL]
+    assert list(diff) == ["published.default.end_to_end.epochs"]
 
 
 def test_an_edit_of_a_published_recipe_by_dvc_changes_no_other(restored: Path) -> None:
+    """Also where another stage's recipe is copied from the same anchor."""
     from dvc.utils.hydra import apply_overrides  # as `dvc exp run -S` does
 
-    read = YAML(typ="safe", pure=True)
-    before = read.load(restored / "params.yaml")
-    apply_overrides(restored / "params.yaml", ["methods.em.published.default.end_to_end.epochs=77"])
-    after = read.load(restored / "params.yaml")
-    assert after["methods"]["em"]["published"]["default"]["end_to_end"].pop("epochs") == 77
-    assert before["methods"]["em"]["published"]["default"]["end_to_end"].pop("epochs") == 10
-    assert after == before
+    read, path = YAML(typ="safe", pure=True), restored / "params/methods/lac.yaml"
+    before = read.load(path)
+    apply_overrides(path, ["published.default.end_to_end.epochs=77"])
+    after = read.load(path)
+    assert after["published"]["default"]["lac"]["epochs"] == 40
+    assert after["published"]["default"]["end_to_end"].pop("epochs") == 77
+    assert before["published"]["default"]["end_to_end"].pop("epochs") == 40
+    assert after["published"]["default"]["end_to_end"] == before["published"]["default"]["end_to_end"]
 
 
-def test_an_edit_of_the_block_of_a_method_that_is_not_run_names_nothing(restored: Path) -> None:
-    put(restored, "methods.l1r.default.weight", 0.1)
-    put(restored, "methods.l1r.published.voc", {"end_to_end": {"epochs": 77}})
+def test_an_edit_of_a_method_that_is_not_run_names_nothing(restored: Path) -> None:
+    put(restored, "default.weight", 0.1, "params/methods/l1r.yaml")
+    put(restored, "published.voc", {"end_to_end": {"epochs": 77}}, "params/methods/l1r.yaml")
     path = restored / "pipeline/methods/l1r.py"
     path.write_text(path.read_text() + "# a comment\n")
     assert json.loads(copies.run(restored, "dvc", "status", "--json")) == {}
@@ -437,7 +448,7 @@ def test_a_method_that_starts_from_anothers_head_is_stale_with_its_run_not_with_
 
 
 def test_a_stage_that_fails_leaves_the_lock_as_it_was(ran: Path) -> None:
-    lock, path = (ran / "dvc.lock").read_bytes(), ran / "params.yaml"
+    lock, path = (ran / "dvc.lock").read_bytes(), ran / "params/methods/lac.yaml"
     text = path.read_text()
     path.write_text(text.replace("queue_size: 32", "queue_size: -1"))
     try:

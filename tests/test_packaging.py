@@ -12,8 +12,8 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-OURS = {"pipeline", "stages", "tests", "benchmarks"}
-TOOLS = {"pyright", "pytest-xdist", "ruff"}
+OURS = {"pipeline", "stages", "tests", "benchmarks", "docs"}
+TOOLS = {"mkdocs-material", "pyright", "pytest-xdist", "ruff"}
 """Declared and never imported."""
 
 
@@ -43,19 +43,21 @@ def imports(folder: str) -> set[str]:
     return found | ({"ruamel-yaml"} if any(module.startswith("ruamel.yaml") for module in modules) else set())
 
 
-@pytest.mark.parametrize(("folder", "groups"), [("pipeline", ()), ("stages", ()), ("tests", ("dev",))])
+@pytest.mark.parametrize(
+    ("folder", "groups"), [("pipeline", ()), ("stages", ()), ("tests", ("dev",)), ("docs", ("docs",))]
+)
 def test_what_is_imported_is_declared(folder: str, groups: tuple[str, ...]) -> None:
     assert imports(folder) <= set(declared(*groups))
 
 
 def test_what_is_declared_is_used() -> None:
-    used = imports("pipeline") | imports("stages") | imports("tests")
-    assert set(declared("dev")) - used == TOOLS
+    used = imports("pipeline") | imports("stages") | imports("tests") | imports("docs")
+    assert set(declared("dev", "docs")) - used == TOOLS
 
 
 def test_pins_meet_the_ranges() -> None:
     pinned = pins()
-    for name, requirement in declared("dev").items():
+    for name, requirement in declared("dev", "docs").items():
         assert requirement.specifier.contains(pinned[name]), f"{requirement} is pinned to {pinned[name]}"
     assert (pinned["torch"], pinned["torchvision"]) == ("2.14.1", "0.29.1")
 

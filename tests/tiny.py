@@ -11,6 +11,7 @@ from pipeline.methods.shared import base
 from pipeline.methods.shared.problem import Problem
 from pipeline.networks.network import Network
 from pipeline.training.inputs import FeatureInputs, ImageInputs
+from pipeline.training.loop import Plan
 from pipeline.training.settings import StrongView, Training
 
 C, D, SIDE = 3, 4, 16
@@ -53,6 +54,11 @@ BLOCK: dict[str, Any] = {
 
 def training(**changes: Any) -> Training:
     return Training.model_validate(merge(BLOCK, changes))
+
+
+def plan(settings: Training, learning_rate: float = 0.1, seed: int = 0, name: str = "run", epochs: int = 0) -> Plan:
+    """How to train on the CPU; 0 epochs: the stage's."""
+    return Plan(name, settings, learning_rate, epochs or settings.epochs, seed, torch.device("cpu"))
 
 
 def strong() -> StrongView:

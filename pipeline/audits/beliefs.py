@@ -13,7 +13,7 @@ QUANTILES = (0.5, 0.9, 0.99)
 
 
 def spread(values: np.ndarray) -> dict[str, Any]:
-    """Describe how beliefs spread.
+    """Return how beliefs spread.
 
     Args:
         values: (n,) beliefs that a cell is present, in [0, 1].
@@ -32,15 +32,15 @@ def spread(values: np.ndarray) -> dict[str, Any]:
     if not values.size:
         return {"cells": 0, **dict.fromkeys(names)}
     quantiles = np.quantile(values, QUANTILES).tolist()
-    found = (float(values.mean()), *quantiles, float(values.max()), int((values > 0.5).sum()))
-    return {"cells": int(values.size), **dict(zip(names, found, strict=True))}
+    figures = (float(values.mean()), *quantiles, float(values.max()), int((values > 0.5).sum()))
+    return {"cells": int(values.size), **dict(zip(names, figures, strict=True))}
 
 
 def likeliest(belief: np.ndarray, probability: np.ndarray, unknown: np.ndarray, most: int) -> list[tuple[int, int]]:
     """Return the unknown cells that are taken to be present first of all.
 
     A method that rounds its beliefs, or takes every unknown cell to be absent, believes the same of many cells; of
-    these the network's probability decides, and of equal ones the place in the matrix.
+    these the network's probability decides, and of equal ones the position in the matrix.
 
     Args:
         belief: (N, C) belief that a cell is present, in [0, 1].

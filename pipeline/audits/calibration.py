@@ -101,3 +101,30 @@ def reference(probability: float, labelled: float, excluded: float = 0.0) -> flo
         raise ValueError(f"probability and excluded must be in [0, 1] and labelled in (0, 1]: {given}")
     hidden, absent = (1 - labelled) * probability, (1 - excluded) * (1 - probability)
     return hidden / (hidden + absent) if hidden + absent else 0.0
+
+
+def curve_with_reference(
+    probability: np.ndarray, truth: np.ndarray, known: np.ndarray, scored: np.ndarray, bins: int
+) -> list[dict[str, Any]]:
+    """Return the `curve` of a network's probabilities on unknown cells, with k(p) in each bin.
+
+    Args:
+        probability: (N, C) the network's probability, in [0, 1].
+        truth: (N, C) labels, 1 or 0.
+        known: (N, C) labels that stay known: 1 positive, 0 unknown, -1 negative.
+        scored: (N, C) bool, the cells that count.
+        bins: Number of equal bins of [0, 1].
+
+    Returns:
+        The bins of `curve`, each with ``reference``: k(p) of its mean probability, by the shares of the positives and
+        absences that stay known; None in an empty bin, or where no positive stays known.
+    """
+    positives, absences = (int(((truth == value) & scored).sum()) for value in (1, 0))
+    labelled = float(((known == 1) & scored).sum() / positives) if positives else None
+    excluded = float(((known == -1) & scored).sum() / absences) if absences else 0.0
+    bars = curve(probability, truth, (known == 0) & scored, bins=bins)
+    for bar in bars:
+        bar["reference"] = None
+        if labelled and bar["cells"]:
+            bar["reference"] = reference(bar["mean_belief"], labelled, excluded)
+    return bars

@@ -24,16 +24,14 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from tqdm import tqdm
 
+from pipeline.core.errors import LandscapeError
+
 EPSILON = 1e-10  # the authors' constant; keeps a raw slice of zeros at zero
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}  # kernels may sum in another order from call to call
 
 Tensors = dict[str, Tensor]
 Loss = Callable[[Tensors, Tensors], float]
 """(network outputs over all images, parameters) -> loss."""
-
-
-class LandscapeError(RuntimeError):
-    """The landscape does not pass through the trained loss."""
 
 
 def raw_directions(network: nn.Module, generator: torch.Generator) -> Tensors:

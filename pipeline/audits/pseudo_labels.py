@@ -19,6 +19,13 @@ import numpy as np
 
 Figures = dict[str, Any]
 
+FIGURES = (
+    "unknown", "labelled", "coverage", "negatives", "negatives_correct", "negative_accuracy", "positives",
+    "positives_correct", "positive_precision", "accuracy", "hidden_positives", "hidden_positives_recalled",
+    "hidden_positive_recall", "hidden_positives_called_negative", "hidden_positive_miss_rate",
+    "baseline_all_unknown_negative",
+)  # fmt: skip
+"""Names of the counts and fractions of a set of pseudo-labels, in the order of tables."""
 _AGAINST_TRUTH = (
     "negatives_correct", "negative_accuracy", "positives_correct", "positive_precision", "accuracy", "hidden_positives",
     "hidden_positives_recalled", "hidden_positive_recall", "hidden_positives_called_negative",
@@ -30,7 +37,7 @@ _CLASSES_AGAINST_TRUTH = ("per_class_correct", "per_class_accuracy")
 def figures(
     truth: np.ndarray | None, observed: np.ndarray, labels: np.ndarray, scored: np.ndarray | None = None
 ) -> Figures:
-    """Count how one set of pseudo-labels agrees with the truth.
+    """Return how one set of pseudo-labels agrees with the truth.
 
     Args:
         truth: (N, C) labels, 1 or 0; None where nobody knows them, and then only ``unknown, labelled, coverage,
@@ -56,7 +63,7 @@ def figures(
     n_unknown, n_hidden = int(unknown.sum()), int(hidden.sum())
     n_negative, n_positive = int(negative.sum()), int(positive.sum())
     missed, recalled = int((negative & hidden).sum()), int((positive & hidden).sum())
-    found = {
+    counts = {
         "unknown": n_unknown,
         "labelled": n_negative + n_positive,
         "coverage": _fraction(n_negative + n_positive, n_unknown),
@@ -74,7 +81,7 @@ def figures(
         "hidden_positive_miss_rate": _fraction(missed, n_hidden),
         "baseline_all_unknown_negative": _fraction(n_unknown - n_hidden, n_unknown),
     }
-    return found if known else found | dict.fromkeys(_AGAINST_TRUTH)
+    return counts if known else counts | dict.fromkeys(_AGAINST_TRUTH)
 
 
 def by_class(
@@ -92,7 +99,7 @@ def by_class(
 def audit(
     truth: np.ndarray | None, observed: np.ndarray, rounds: Iterable[np.ndarray], scored: np.ndarray | None = None
 ) -> list[Figures]:
-    """Audit the pseudo-labels of each round.
+    """Return the audit of the pseudo-labels of each round.
 
     Args:
         truth: (N, C) labels, 1 or 0; None where nobody knows them, as in ``figures``.

@@ -11,12 +11,29 @@ Differs from the source in:
 - a group without cells makes the distance None, with the reason.
 """
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 from scipy.stats import wasserstein_distance
+
+from pipeline.audits.runs import raise_if_other_shape
+from pipeline.core import hdf5
+from pipeline.labels.table import Table
+
+Row = dict[str, Any]
+
+SPLITS = ("train", "val")
+"""Splits that are measured; test has no simulated labels, so nothing there is "unannotated"."""
+_RUN = ("stage", "key", "method")
+COLUMNS = {
+    "per_class": [*_RUN, "class", "split", "distance", "n_pos", "n_neg", "reason"],
+    "epochs": [*_RUN, "epoch", "selected", "split", "pooled", "mean_over_defined", "reason"],
+    "class_epochs": [*_RUN, "epoch", "split", "class", "distance", "n_positive", "n_negative", "reason"],
+}
+"""Tables of the separation of runs and their columns."""
 
 
 def distance(
@@ -47,7 +64,7 @@ def distance(
 def separation(
     logits: np.ndarray, truth: np.ndarray, observed: np.ndarray, scored: np.ndarray | None = None
 ) -> dict[str, Any]:
-    """Measure how far a network sets hidden positives apart from true negatives.
+    """Return how far a network sets hidden positives apart from true negatives.
 
     Args:
         logits: (N, C) finite logits.
@@ -102,6 +119,94 @@ def share_above(values: list[float | None], others: list[float | None]) -> float
     """
     pairs = [(a, b) for a, b in zip(values, others, strict=True) if a is not None and b is not None]
     return sum(a > b for a, b in pairs) / len(pairs) if pairs else None
+
+
+def measure_run(path: Path, table: Table, single: np.ndarray) -> tuple[Row, list[Row]]:
+    """Return how far a run sets hidden positives apart from true negatives, at the chosen epoch and at all it kept.
+
+    Args:
+        path: Its logits.h5.
+        table: The table that it was trained on.
+        single: (N, C) labels that stay known.
+
+    Returns:
+        Its entry of wasserstein.json: ``epoch`` and, by split, `separation` with ``epochs_kept``; and one row for each
+        split and epoch kept: ``epoch``, ``selected``, ``split`` and all that `separation` returns.
+
+    Raises:
+        FileError: The file is absent, damaged or incomplete, or does not fit the table.
+    """  # noqa: DOC502  raised by the functions below
+    run, epochs = {}, []
+    with hdf5.read(path) as file:
+        run["epoch"] = chosen = int(file.attrs["epoch"])
+        for split in SPLITS:
+            rows = table.rows(split)
+            labels = table.truth[rows], single[rows], table.scored[rows]
+            logits, kept = file[split][()], file.get(f"epochs_{split}", ())
+            raise_if_other_shape(path, split, logits.shape, labels[0].shape)
+            run[split] = separation(logits, *labels) | {"epochs_kept": len(kept)}
+            for epoch, logits in enumerate(kept, start=1):
+                head = {"epoch": epoch, "selected": int(epoch == chosen), "split": split}
+                epochs.append(head | separation(logits, *labels))
+    return run, epochs
+
+
+def compare_runs(runs: list[Row]) -> None:
+    """Add to each run, by split, the share of classes that it separates better than each grid method of its stage.
+
+    Args:
+        runs: Entries of wasserstein.json, with ``stage``, ``method`` and ``variant``; ``share_of_classes_above`` is
+            added to each split.
+    """
+    for run in runs:
+        others = [
+            other for other in runs if other["variant"] is None and other["stage"] == run["stage"] and other is not run
+        ]
+        for split in SPLITS:
+            values = run[split]["per_class"]
+            run[split]["share_of_classes_above"] = {
+                other["method"]: share_above(values, other[split]["per_class"]) for other in others
+            }
+
+
+def tabulate(runs: list[Row], epochs: list[Row], classes: tuple[str, ...]) -> dict[str, list[Row]]:
+    """Return the rows of each table of `COLUMNS`.
+
+    Args:
+        runs: Measured entries of wasserstein.json.
+        epochs: What `measure_run` returned of their epochs, each with the run's ``stage``, ``key`` and ``method``.
+        classes: Names of the classes.
+    """
+    chosen = [{name: run[name] for name in _RUN} | {"split": split} | run[split] for run in runs for split in SPLITS]
+    by_class = [row | {"n_pos": row["n_positive"], "n_neg": row["n_negative"]} for row in _by_class(chosen, classes)]
+    tables = {
+        "per_class": by_class,
+        "epochs": [row | {"reason": _epoch_reason(row)} for row in epochs],
+        "class_epochs": _by_class(epochs, classes),
+    }
+    return {name: [{key: row[key] for key in COLUMNS[name]} for row in rows] for name, rows in tables.items()}
+
+
+def _by_class(rows: list[Row], classes: tuple[str, ...]) -> list[Row]:
+    """Return rows of `separation` as one row a class."""
+    return [
+        row
+        | {
+            "class": name,
+            "distance": row["per_class"][column],
+            "n_positive": row["counts_positive"][column],
+            "n_negative": row["counts_negative"][column],
+            "reason": row["reason"][column],
+        }
+        for row in rows
+        for column, name in enumerate(classes)
+    ]
+
+
+def _epoch_reason(row: Row) -> str | None:
+    """Return why an epoch has no distance, or no mean of those of classes."""
+    without = None if row["defined"] else "no class has both hidden positives and true negatives"
+    return row["pooled_reason"] or without
 
 
 def _reason(has_positive: bool, has_negative: bool) -> str | None:

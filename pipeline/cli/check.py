@@ -31,10 +31,10 @@ def find_problems(root: Path) -> tuple[list[str], list[Path]]:
         One line for each problem, and the folders that removed runs left.
     """
     from pipeline.config import graph, preflight  # load torch and DVC, which the other verbs do without
-    from pipeline.config.params import read_params
+    from pipeline.config.params import read_project
 
     try:
-        params = read_params(root / "params.yaml")
+        params = read_project(root)
     except ConfigError as error:
         return str(error).splitlines(), []
     problems, leftovers = graph.check(root, params)

@@ -16,7 +16,7 @@ from ruamel.yaml import YAML, YAMLError
 from pipeline.cli.recognise import SPLIT, Named, recognise
 from pipeline.cli.verbs import Verbs
 from pipeline.config import rules
-from pipeline.config.params import PUBLISHED
+from pipeline.config.params import METHODS, PUBLISHED
 from pipeline.core import files
 from pipeline.core.errors import ConfigError
 from pipeline.core.faults import pluralize, preview
@@ -201,12 +201,13 @@ def list_names(project: Path, root: str) -> set[str]:
     params, names = project / "params.yaml", set()
     if not params.is_file():
         raise ConfigError("no params.yaml here: run this in the project's folder")
-    for path in (params, *sorted((project / "profiles").glob("*.yaml"))):
+    methods = sorted((project / METHODS).glob("*.yaml"))
+    for path in (params, *sorted((project / "profiles").glob("*.yaml")), *methods):
         try:
             content = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
         except (YAMLError, UnicodeDecodeError, OSError) as error:
             raise ConfigError(f"{path}: not YAML 1.2: {' '.join(str(error).split())}") from error
-        sections = content if isinstance(content, dict) else {}
+        sections = {"methods": {path.stem: content}} if path in methods else _mapping(content)
         mine = {
             name for name, block in _mapping(sections.get("prepare")).items() if _mapping(block).get("root") == root
         }

@@ -247,10 +247,10 @@ def compare_with_papers(report: dict[str, Any], settings: Any, simulate: Any, ta
         table: The rows that can be used.
     """
     name = settings.source
-    report["statistics"] = [asdict(row) for row in published.statistics(name, table)]
-    report["papers"] = [asdict(verdict) for verdict in published.verdicts(name, settings, table)]
+    report["statistics"] = [asdict(row) for row in published.compare_counts(name, table)]
+    report["papers"] = [asdict(verdict) for verdict in published.judge(name, settings, table)]
     if report["papers"]:
-        report["protocol"] = [published.pictures(settings.size), published.draw(simulate)]
+        report["protocol"] = [published.describe_pictures(settings.size), published.describe_draw(simulate)]
 
 
 def _group(data: Dataset, rows: list[int]) -> dict[str, Any]:

@@ -1,13 +1,12 @@
 """Write params.yaml from a profile: ``spml profile NAME [--root FOLDER] [--force]``.
 
-`pipeline.config.profiles` says what a profile is. ``--root`` names the folder of the raw data.
-params.yaml is left alone, with exit status 1, when it holds an edit that neither the last commit nor a profile has, and
-is not what this command wrote last.
+`pipeline.config.profiles` says what a profile is. ``--root`` names the folder of the raw data. A method's file in
+params/methods is written too where the profile changes it, or where the one in force did.
+Nothing is written, with exit status 1, when one of these files holds an edit that neither a commit nor a profile has,
+and is not what this command wrote last.
 """
 
 import argparse
-import hashlib
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,79 +14,85 @@ from ruamel.yaml import YAML, YAMLError
 
 from pipeline.cli.verbs import Verbs
 from pipeline.config import profiles
+from pipeline.config.params import PARAMS
 from pipeline.core.errors import ConfigError
 from pipeline.core.files import write_text
 
-PARAMS = "params.yaml"
-WRITTEN = Path(".pipeline") / "profile.sha256"
-"""Hash of the text that was last written, so that an edited profile may replace what it wrote before."""
 
-
-def _committed(root: Path) -> str | None:
-    """Return params.yaml of the last commit; None without a commit or Git."""
-    try:
-        shown = subprocess.run(["git", "show", f"HEAD:./{PARAMS}"], cwd=root, capture_output=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return shown.stdout.decode()
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _is_as_written(root: Path, text: str) -> bool:
-    """Tell whether a params file was written here.
-
-    Returns:
-        Whether it is the last text that was written.
-    """
-    path = root / WRITTEN
-    return path.is_file() and path.read_text(encoding="utf-8").strip() == _hash(text)
-
-
-def is_kept_elsewhere(root: Path, text: str) -> bool:
-    """Tell whether a params file was made from a profile, or can be had again from the last commit or a profile.
+def is_kept_elsewhere(root: Path, file: str, text: str) -> bool:
+    """Tell whether a file was written from a profile, or can be had again from a commit or its profile.
 
     Args:
         root: Project root.
-        text: Content of the params file.
+        file: Path of params.yaml or of a method's file below the root.
+        text: Its content.
 
     Returns:
         Whether no edit would be lost by overwriting it.
     """
-    if _is_as_written(root, text) or text == _committed(root):
+    commit = profiles.default_commit(root)
+    if text in (profiles.committed(root, file), commit and profiles.committed(root, file, commit)):
         return True
+    whole = (root / PARAMS).read_text(encoding="utf-8") if (root / PARAMS).exists() else ""
+    name = profiles.in_force(whole)
+    if name == profiles.DEFAULT and file == PARAMS:  # what profiles are laid over: nothing could make it anew
+        return False
+    if profiles.written(root).get(file) == profiles.digest(text):
+        return True
+    if name in (None, profiles.DEFAULT):
+        return False
     try:
-        blocks = profiles.blocks_with_root(YAML(typ="safe", pure=True).load(text))
-        roots = {str(block["root"]) for block in blocks.values()}
+        blocks = profiles.blocks_with_root(YAML(typ="safe", pure=True).load(whole))
     except (YAMLError, AttributeError):  # not YAML, or not a mapping of mappings: certainly an edit
         return False
-    for name in profiles.names(root):
-        for raw in (None, *roots):
-            try:
-                if profiles.compose(root, name, raw) == text:
-                    return True
-            except ConfigError:  # a profile that is broken, or reads no folder, holds nothing of this text
-                continue
+    for raw in (None, *{str(block["root"]) for block in blocks.values()}):
+        try:
+            if profiles.compose(root, name, raw).get(file) == text:
+                return True
+        except ConfigError:  # a profile that is broken, or reads no folder, holds nothing of this text
+            continue
     return False
 
 
 def apply(root: Path, name: str, raw: str | None = None, *, force: bool = False) -> None:
-    """Write params.yaml from a profile.
+    """Write params.yaml, and the methods' files that differ, from a profile.
 
     Args:
         root: Project root.
         name: Name of a profile.
         raw: Raw data folder, or None.
-        force: Overwrite edits that are kept nowhere else, after a copy to params.yaml.bak.
+        force: Overwrite edits that are kept nowhere else, after copies to <file>.bak.
 
     Raises:
         ConfigError: The profile is not valid, the folder is absent, or edits would be lost. Nothing was changed.
     """
     if raw is not None and not (root / Path(raw).expanduser()).is_dir():
         raise ConfigError(f"--root: {raw} is not a folder")
-    text = profiles.compose(root, name, raw)
+    texts = profiles.compose(root, name, raw, restore=name == profiles.DEFAULT)
+    _require_root(root, name, texts[PARAMS])
+    now = {file: (root / file).read_text(encoding="utf-8") for file in texts if (root / file).exists()}
+    changed = [file for file, text in texts.items() if now.get(file) != text]
+    edited = [file for file in changed if file in now and not is_kept_elsewhere(root, file, now[file])]
+    if edited and not force:
+        raise ConfigError(
+            f"{' and '.join(edited)} {'holds' if len(edited) == 1 else 'hold'} edits that neither a commit nor a "
+            f"profile has, and profile `{name}` would overwrite them. Keep them as profiles/<name>.yaml or commit "
+            f"them; or run `spml profile {name} --force`, which copies them to {edited[0]}.bak first."
+        )
+    for file in edited:
+        write_text(root / f"{file}.bak", now[file])
+    for file in changed:
+        write_text(root / file, texts[file])
+    laid = [PARAMS, *profiles.covered(root, name)]
+    write_text(root / profiles.WRITTEN, "".join(f"{profiles.digest(texts[file])}  {file}\n" for file in laid))
+
+
+def _require_root(root: Path, name: str, text: str) -> None:
+    """Require the folders of raw data that a params.yaml names.
+
+    Raises:
+        ConfigError: One is absent.
+    """
     content = YAML(typ="safe", pure=True).load(text)
     for dataset, block in profiles.blocks_with_root(content).items():
         if dataset in content["grid"]["datasets"] and not (root / Path(block["root"]).expanduser()).is_dir():
@@ -95,19 +100,6 @@ def apply(root: Path, name: str, raw: str | None = None, *, force: bool = False)
                 f"prepare.{dataset}.root: {block['root']} is not a folder; name that of the raw data with --root "
                 f"(make repro PROFILE={name} ROOT=<folder>)"
             )
-    path = root / PARAMS
-    now = path.read_text(encoding="utf-8") if path.exists() else None
-    if now != text and now is not None and not is_kept_elsewhere(root, now):
-        if not force:
-            raise ConfigError(
-                f"{PARAMS} holds edits that neither the last commit nor a profile has, and profile `{name}` would "
-                f"overwrite them. Keep them as profiles/<name>.yaml or commit them; or run "
-                f"`spml profile {name} --force`, which copies them to {PARAMS}.bak first."
-            )
-        write_text(root / f"{PARAMS}.bak", now)
-    if now != text:
-        write_text(path, text)
-    write_text(root / WRITTEN, f"{_hash(text)}\n")
 
 
 def add_parser(verbs: Verbs) -> argparse.ArgumentParser:

@@ -31,10 +31,10 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     Yields:
         Their number and folder, then a line for each.
     """
-    folder = resume.scratch(Path())
-    runs = resume.left(folder)
-    lines = [f"{run}: {resume.describe(paths)}" for run, paths in runs.items()]
+    folder = resume.scratch_folder(Path())
+    runs = resume.list_resume_points(folder)
+    lines = [f"{run}: {resume.describe_resume_points(paths)}" for run, paths in runs.items()]
     if options.clear:
-        resume.remove(path for paths in runs.values() for path in paths)
+        resume.delete_resume_points(path for paths in runs.values() for path in paths)
     yield f"{folder}: {pluralize(len(lines), 'interrupted run')}{' deleted' if options.clear else ''}"
     yield from lines

@@ -98,7 +98,7 @@ def _row(array: np.ndarray) -> str:
 def _class_names(file: Any) -> list[str] | None:
     """Return the class names that an HDF5 file carries, as a dataset or as JSON in an attribute."""
     if "classes" in file:
-        return hdf5.strings(file["classes"])
+        return hdf5.read_strings(file["classes"])
     text = file.attrs.get("classes")
     return [str(name) for name in json.loads(text)] if isinstance(text, str) else None
 

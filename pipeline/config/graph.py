@@ -99,7 +99,7 @@ def unmet_deps(graph: Graph, params: Params) -> list[str]:
     for stage in graph.stages:
         for dep in stage.deps:
             path = relative(dep, graph.root)
-            if isinstance(dep, ParamsDependency):
+            if isinstance(dep, ParamsDependency) and (graph.root / path).exists():
                 if path not in contents:
                     contents[path] = read_yaml(graph.root / path)
                 faults = [f"{path} has no {key}" for key in _absent(dep.params, contents[path])]

@@ -1,12 +1,13 @@
-"""The strict schema of params.yaml: read as DVC reads it, checked before anything is deleted or trained.
+"""The strict schema of params.yaml and params/methods: read as DVC reads them, checked before anything is trained.
 
 params.yaml is complete: no setting has a default in code, so that the file says what a run did. A stage section maps
 ``default`` to a full block and a dataset's name to what differs there; ``prepare`` and ``backbone`` hold one full
-block a dataset. YAML 1.2 through ruamel.yaml, because PyYAML would read ``1e-5`` as text and ``no`` as False.
+block a dataset. Each method has a file of its own, which its runs alone read. YAML 1.2 through ruamel.yaml, because
+PyYAML would read ``1e-5`` as text and ``no`` as False.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -26,7 +27,10 @@ BY_DATASET = ("prepare", "backbone")
 BENCHMARKS = ("voc", "coco", "nus", "cub")
 """Datasets of the papers: a method may hold published settings for one that ``prepare`` does not hold yet."""
 PUBLISHED = "published"
-"""Key of a method's section that holds training recipes by dataset, not a block of its settings."""
+"""Key of a method's file that holds training recipes by dataset, not a block of its settings."""
+PARAMS = "params.yaml"
+METHODS = "params/methods"
+"""Folder of the methods' files, one a method."""
 
 
 # ---------------------------------------------------------------------------------------------- stage settings
@@ -50,11 +54,14 @@ class Grid(Strict):
     finetune: list[str]
     end_to_end: list[str]
     lac: list[str]
+    lac_start: str
+    """Method of end_to_end whose network lac goes on from; no axis."""
     landscape: list[str]
 
     @model_validator(mode="after")
     def _names_once(self) -> Self:
-        for axis, names in self:
+        for axis, value in self:
+            names = [value] if isinstance(value, str) else value
             if len(set(names)) != len(names):
                 raise ValueError(f"{axis}: names an entry twice (given: {names})")
             bad = [name for name in names if isinstance(name, str) and not NAME.fullmatch(name)]
@@ -108,21 +115,26 @@ _SECTIONS: dict[str, TypeAdapter] = {
 }
 
 Section = dict[str, dict[str, Any]]
-_RECIPES = TypeAdapter(
-    dict[
-        str,
-        dict[
-            Literal["published"],
-            dict[str, dict[Literal["linear_init", "finetune", "end_to_end", "lac"], dict[str, Any]]],
-        ],
-    ]
-)
-"""What methods hold under PUBLISHED: by dataset and training stage, keys of the stage's block."""
+_METHOD = TypeAdapter(Section)
+_RECIPES = TypeAdapter(dict[str, dict[Literal["linear_init", "finetune", "end_to_end", "lac"], dict[str, Any]]])
+"""What a method holds under PUBLISHED: by dataset and training stage, keys of the stage's block."""
+
+
+def method_file(name: str) -> str:
+    """Return the path of a method's file below the project root."""
+    return f"{METHODS}/{name}.yaml"
+
+
+def method_key(name: str, *keys: str) -> str:
+    """Return how messages name a key of a method's file, which is how ``dvc exp run -S`` takes it."""
+    return f"{method_file(name)}:{'.'.join(keys)}"
 
 
 class Params(Strict):
-    """params.yaml."""
+    """params.yaml, with the files of the methods that were read."""
 
+    profile: str
+    """The profile that params.yaml was written from; ``default``: it is the file that profiles are laid over."""
     grid: Grid
     prepare: Section
     simulate: Section
@@ -136,8 +148,9 @@ class Params(Strict):
     audit: Section
     landscape: Section
     report: Section
-    methods: dict[str, Section]
     variants: Variants
+    methods: dict[str, Section]
+    """Content of the methods' files, of those that were read."""
 
     def settings(self, stage: str, dataset: str) -> Any:
         """Return a stage's settings for a dataset.
@@ -168,12 +181,12 @@ class Params(Strict):
             dataset: Name of a dataset.
 
         Returns:
-            ``methods.<name>.default`` overlaid with ``methods.<name>.<dataset>``.
+            ``default`` of the method's file overlaid with the dataset's block.
 
         Raises:
-            ConfigError: params.yaml has no such method, or no block that serves the dataset.
+            ConfigError: The method has no file, or no block that serves the dataset.
         """
-        return _block(self._method(name), dataset, f"methods.{name}")
+        return _block(self._method(name), dataset, method_file(name))
 
     def published(self, name: str, dataset: str, stage: str) -> dict[str, Any]:
         """Return what a method's source changes in a training stage.
@@ -184,23 +197,25 @@ class Params(Strict):
             stage: A training stage.
 
         Returns:
-            Keys of the stage's block: ``methods.<name>.published.default.<stage>`` overlaid with that of the dataset.
+            Keys of the stage's block: ``published.default.<stage>`` of the method's file overlaid with the dataset's.
 
         Raises:
-            ConfigError: params.yaml has no such method, or its source has no recipe for that stage and dataset.
+            ConfigError: The method has no file, or its source has no recipe for that stage and dataset.
         """
         recipes = self._method(name).get(PUBLISHED, {})
         found = [recipes[key][stage] for key in ("default", dataset) if stage in recipes.get(key, {})]
         if not found:
             raise ConfigError(
-                f"methods.{name}.{PUBLISHED}: has no recipe of {stage} for {dataset}, which `protocol: published` of "
-                f"{stage} asks for"
+                f"{method_key(name, PUBLISHED)}: has no recipe of {stage} for {dataset}, which `protocol: published` "
+                f"of {stage} asks for"
             )
         return merge(found[0], found[-1])
 
     def _method(self, name: str) -> Section:
         if name not in self.methods:
-            raise ConfigError(f"methods.{name}: no such section; it holds {', '.join(sorted(self.methods))}")
+            raise ConfigError(
+                f"{method_file(name)}: no such file; there are {', '.join(sorted(self.methods)) or 'none'}"
+            )
         return self.methods[name]
 
     def run(self, stage: str, dataset: str, method: str, what: str | None = None) -> tuple[Training, dict[str, Any]]:
@@ -220,20 +235,27 @@ class Params(Strict):
             ConfigError: The variant is unknown, of another dataset or method, or changes a key that does not exist; or
                 the method has no published recipe and one is asked for.
         """
-        block, own = _block(getattr(self, stage), dataset, stage), self.method(method, dataset)
-        change: dict[str, Any] = {}
-        if what is not None:
-            variants = getattr(self.variants, stage)
-            if what not in variants:
-                raise ConfigError(f"variants.{stage}.{what}: no such variant")
-            if (found := (variants[what].dataset, variants[what].method)) != (dataset, method):
-                raise ConfigError(f"variants.{stage}.{what}: is a variant of {found}, not of {(dataset, method)}")
-            change = variants[what].set.stage
-            own = merge(own, variants[what].set.method)
-        if merge(block, change).get("protocol") == "published":
+        change = Override(stage={}, method={}) if what is None else self._variant(stage, dataset, method, what).set
+        own = merge(self.method(method, dataset), change.method)
+        return self._training(stage, dataset, method, what, change.stage), own
+
+    def _variant(self, stage: str, dataset: str, method: str, what: str) -> Variant:
+        variants = getattr(self.variants, stage)
+        if what not in variants:
+            raise ConfigError(f"variants.{stage}.{what}: no such variant")
+        if (found := (variants[what].dataset, variants[what].method)) != (dataset, method):
+            raise ConfigError(f"variants.{stage}.{what}: is a variant of {found}, not of {(dataset, method)}")
+        return variants[what]
+
+    def _training(
+        self, stage: str, dataset: str, method: str, what: str | None, change: dict[str, Any], *, recipe: bool = True
+    ) -> Training:
+        """Return a stage's settings with a variant's change; ``recipe``: with the published one, where it is asked."""
+        block = _block(getattr(self, stage), dataset, stage)
+        if recipe and merge(block, change).get("protocol") == "published":
             block = merge(block, self.published(method, dataset, stage))
         key = f"{stage}.{dataset}" if what is None else f"variants.{stage}.{what}.set.stage"
-        return _validated(_SECTIONS[stage], merge(block, change), key), own
+        return _validated(_SECTIONS[stage], merge(block, change), key)
 
     def origin(self, stage: str, dataset: str, method: str, what: str | None, key: str) -> str:
         """Tell where a setting of a training run comes from, for messages.
@@ -246,13 +268,14 @@ class Params(Strict):
             key: Key of the stage's block.
 
         Returns:
-            Dotted path of the setting in params.yaml: in the last of the blocks that `run` overlays to hold the key.
+            The setting's key in params.yaml or in the method's file: in the last of the blocks that `run` overlays to
+            hold it.
         """
         section, recipes = getattr(self, stage), self._method(method).get(PUBLISHED, {})
         blocks = {f"{stage}.{name}": section[name] for name in ("default", dataset) if name in section}
         if self.run(stage, dataset, method, what)[0].protocol == "published":
             names = [name for name in ("default", dataset) if stage in recipes.get(name, {})]
-            blocks |= {f"methods.{method}.{PUBLISHED}.{name}.{stage}": recipes[name][stage] for name in names}
+            blocks |= {method_key(method, PUBLISHED, name, stage): recipes[name][stage] for name in names}
         if what is not None:
             blocks[f"variants.{stage}.{what}.set.stage"] = getattr(self.variants, stage)[what].set.stage
         return [f"{name}.{key}" for name, block in blocks.items() if key in block][-1]
@@ -291,7 +314,7 @@ def _validated(adapter: TypeAdapter, block: dict[str, Any], prefix: str) -> Any:
 
 
 def _misplaced(params: Params) -> list[str]:
-    """Return one line for each key of a section that is no dataset's, and for each ``default`` that has no effect."""
+    """Return one line for each key of a block that is no dataset's, and for each ``default`` that has no effect."""
     faults = [
         f"{stage}.default: DVC would not notice its edits; give each dataset its full block {stage}.<dataset>"
         for stage in BY_DATASET
@@ -301,16 +324,16 @@ def _misplaced(params: Params) -> list[str]:
     datasets = [name for name in params.prepare if name != "default"]
     sections: dict[str, Iterable[str]] = {stage: getattr(params, stage) for stage in _SECTIONS if stage != "prepare"}
     sections["expected_positives"] = params.expected_positives
-    sections |= {f"methods.{name}": section for name, section in params.methods.items()}
-    for section, keys in sections.items():
-        known = [*datasets, *((*BENCHMARKS, PUBLISHED) if section.startswith("methods.") else ())]
-        free = () if section == "expected_positives" else ("default",)
-        faults += [
-            f"{section}.{key}: no dataset of that name; `prepare` holds {', '.join(datasets) or 'none'}"
-            for key in keys
-            if key not in known and key not in free
-        ]
-    return faults
+    strangers = [
+        f"{section}.{key}"
+        for section, keys in sections.items()
+        for key in keys
+        if key not in datasets and (key != "default" or section == "expected_positives")
+    ]
+    known = {*datasets, *BENCHMARKS, PUBLISHED, "default"}
+    strangers += [method_key(name, key) for name, own in params.methods.items() for key in own if key not in known]
+    there = ", ".join(datasets) or "none"
+    return [*faults, *(f"{key}: no dataset of that name; `prepare` holds {there}" for key in strangers)]
 
 
 def _recipe_faults(params: Params) -> list[str]:
@@ -321,12 +344,12 @@ def _recipe_faults(params: Params) -> list[str]:
         recipes = settings.get(PUBLISHED, {})
         for dataset in (key for key in recipes if key not in known):
             faults.append(
-                f"methods.{name}.{PUBLISHED}.{dataset}: no dataset of that name; there are {', '.join(known)}"
+                f"{method_key(name, PUBLISHED, dataset)}: no dataset of that name; there are {', '.join(known)}"
             )
         faulty: set[str] = set()  # stages whose default recipe is: each dataset's would repeat its faults
         for dataset in (key for key in known if key in recipes):
             for stage, recipe in recipes[dataset].items():
-                key, section = f"methods.{name}.{PUBLISHED}.{dataset}.{stage}", getattr(params, stage)
+                key, section = method_key(name, PUBLISHED, dataset, stage), getattr(params, stage)
                 if "protocol" in recipe:
                     faults.append(f"{key}.protocol: a recipe does not choose the protocol")
                 if stage in faulty or not section.keys() & {"default", dataset}:
@@ -353,30 +376,39 @@ def _unequal_seeds(params: Params, stage: str) -> list[str]:
     return faults
 
 
-def parse_params(content: Any, name: str = "params.yaml") -> Params:
-    """Check the content of a params file.
+def _variant_faults(params: Params, stage: str) -> list[str]:
+    """Return one line for each fault of a stage's variants; of those whose method was not read, without its part."""
+    faults = []
+    for key, variant in getattr(params.variants, stage).items():
+        try:
+            if variant.method in params.methods:
+                params.run(stage, variant.dataset, variant.method, key)
+            else:
+                params._training(stage, variant.dataset, variant.method, key, variant.set.stage, recipe=False)
+        except ConfigError as error:
+            faults.append(str(error))
+        if not re.fullmatch(rf"{variant.dataset}-{variant.method}-{variant.seed}-[a-z0-9_]+", key):
+            faults.append(f"variants.{stage}.{key}: the key must be <dataset>-<method>-<seed>-<what>")
+    return faults + _unequal_seeds(params, stage)
 
-    Args:
-        content: What the YAML reader returned.
-        name: The file's name, for messages.
 
-    Returns:
-        The checked parameters.
+def _unknown_methods(params: Params) -> list[str]:
+    """Return one line for each variant that names a method without a file."""
+    faults = []
+    for stage in TRAINING_STAGES:
+        for key, variant in getattr(params.variants, stage).items():
+            names = {"method": variant.method, "start": getattr(variant, "start", variant.method)}
+            faults += [
+                f"variants.{stage}.{key}.{field}: `{name}` has no file {method_file(name)}"
+                for field, name in names.items()
+                if name not in params.methods
+            ]
+    return faults
 
-    Raises:
-        ConfigError: One line for each fault found.
-    """
-    try:
-        params = Params.model_validate(content)
-    except ValidationError as error:
-        raise ConfigError(explain(error, name)) from error
-    try:
-        _RECIPES.validate_python(
-            {method: {PUBLISHED: section.get(PUBLISHED, {})} for method, section in params.methods.items()}
-        )
-    except ValidationError as error:
-        raise ConfigError(explain(error, "methods")) from error
-    faults = _misplaced(params)
+
+def _setting_faults(params: Params) -> list[str]:
+    """Return one line for each fault of a stage's blocks, and for each dataset of the grid that has none."""
+    faults = []
     for stage in _SECTIONS:
         section = getattr(params, stage)
         blocks = [key for key in section if key != "default" or stage not in BY_DATASET]
@@ -386,39 +418,99 @@ def parse_params(content: Any, name: str = "params.yaml") -> Params:
                 params.settings(stage, dataset)
             except ConfigError as error:
                 faults.append(str(error))
-    for stage in TRAINING_STAGES:
-        for key, variant in getattr(params.variants, stage).items():
-            try:
-                params.run(stage, variant.dataset, variant.method, key)
-            except ConfigError as error:
-                faults.append(str(error))
-            if not re.fullmatch(rf"{variant.dataset}-{variant.method}-{variant.seed}-[a-z0-9_]+", key):
-                faults.append(f"variants.{stage}.{key}: the key must be <dataset>-<method>-<seed>-<what>")
-            if isinstance(variant, FinetuneVariant) and variant.start not in params.methods:
-                faults.append(f"variants.{stage}.{key}.start: `{variant.start}` is no section of `methods`")
-        faults += _unequal_seeds(params, stage)
-    faults += _recipe_faults(params)
-    if faults:
-        raise ConfigError("\n".join(dict.fromkeys(faults)))
-    return params
+    return faults
 
 
-def read_params(path: str | Path = "params.yaml") -> Params:
-    """Read and check a params file.
+def _parse_method(name: str, content: Any) -> Section:
+    """Return a method's file once its form is checked; of the settings the method's own schema is.
+
+    Raises:
+        ConfigError: One line for each fault found.
+    """
+    recipes = content.get(PUBLISHED, {}) if isinstance(content, dict) else {}
+    for adapter, part, key in ((_METHOD, content, ""), (_RECIPES, recipes, PUBLISHED)):
+        try:
+            adapter.validate_python(part)
+        except ValidationError as error:
+            lines = explain(error, key).splitlines()
+            raise ConfigError("\n".join(f"{method_file(name)}:{line}" for line in lines)) from error
+    return content
+
+
+def parse_params(content: Any, methods: Mapping[str, Any], name: str = PARAMS, *, whole: bool = False) -> Params:
+    """Check the content of params.yaml and of methods' files.
 
     Args:
-        path: The file.
+        content: What the YAML reader returned of params.yaml.
+        methods: The same of the methods' files, by method.
+        name: The name of params.yaml, for messages.
+        whole: Whether ``methods`` are all there are, so that naming another one is a fault.
 
     Returns:
         The checked parameters.
 
     Raises:
-        ConfigError: The file is absent, not YAML 1.2, or does not meet the schema.
+        ConfigError: One line for each fault found.
+    """
+    if isinstance(content, dict):
+        if "methods" in content:
+            raise ConfigError(f"{name}.methods: each method has a file of its own, {method_file('<name>')}")
+        content = content | {"methods": {key: _parse_method(key, section) for key, section in methods.items()}}
+    try:
+        params = Params.model_validate(content)
+    except ValidationError as error:
+        raise ConfigError(explain(error, name)) from error
+    faults = [*_misplaced(params), *_setting_faults(params)]
+    for stage in TRAINING_STAGES:
+        faults += _variant_faults(params, stage)
+    faults += [*(_unknown_methods(params) if whole else ()), *_recipe_faults(params)]
+    if faults:
+        raise ConfigError("\n".join(dict.fromkeys(faults)))
+    return params
+
+
+def _load(path: Path, name: str) -> Any:
+    """Return the content of a YAML file.
+
+    Raises:
+        ConfigError: It is absent or not YAML 1.2.
     """
     try:
-        content = YAML(typ="safe", pure=True).load(Path(path).read_text(encoding="utf-8"))
+        return YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from error
+        raise ConfigError(f"{name}: cannot be read ({error.strerror or error})") from error
     except (YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not YAML 1.2: {' '.join(str(error).split())}") from error
-    return parse_params(content, str(path))
+        raise ConfigError(f"{name}: not YAML 1.2: {' '.join(str(error).split())}") from error
+
+
+def read_params(path: str | Path = PARAMS, *methods: str) -> Params:
+    """Read and check params.yaml and the files of some methods: what a stage does, which reads no other method's.
+
+    Args:
+        path: params.yaml, beside which the folder of methods lies.
+        methods: Names of methods.
+
+    Returns:
+        The checked parameters.
+
+    Raises:
+        ConfigError: A file is absent, not YAML 1.2, or does not meet the schema.
+    """
+    own = {name: _load(Path(path).parent / method_file(name), method_file(name)) for name in methods}
+    return parse_params(_load(Path(path), str(path)), own, str(path))
+
+
+def read_project(root: Path) -> Params:
+    """Read and check params.yaml and the files of all methods.
+
+    Args:
+        root: Project root.
+
+    Returns:
+        The checked parameters.
+
+    Raises:
+        ConfigError: As `read_params`; also where a variant names a method without a file.
+    """
+    own = {path.stem: _load(path, method_file(path.stem)) for path in sorted((root / METHODS).glob("*.yaml"))}
+    return parse_params(_load(root / PARAMS, PARAMS), own, whole=True)

@@ -12,13 +12,14 @@ from pydantic import ValidationError
 
 from pipeline.config import rules
 from pipeline.config.graph import LastRun
-from pipeline.config.params import PUBLISHED, TRAINING_STAGES, Params
+from pipeline.config.params import PUBLISHED, TRAINING_STAGES, Params, method_file, method_key
 from pipeline.config.plan import load_method, plan_run
 from pipeline.core import files
 from pipeline.core.errors import ConfigError, FileError, SourceError
 from pipeline.core.strict import explain
 from pipeline.labels import weights
 from pipeline.labels.table import Objects, Table, read_objects, read_table
+from pipeline.methods.shared import base as methods
 from pipeline.sources import base as sources
 
 
@@ -164,21 +165,25 @@ def check_method(name: str, block: dict[str, Any], key: str) -> list[str]:
 
 
 def check_methods(params: Params) -> list[str]:
-    """Check every block of ``methods``, also for datasets and methods that the grid does not run now.
+    """Check every block of params/methods, also for datasets and methods that the grid does not run now.
 
     Args:
-        params: The checked parameters.
+        params: The checked parameters, with the files of all methods.
 
     Returns:
         One line for each problem.
     """
-    problems = []
+    problems = [
+        f"{method_file(name)}: no such file, and there is pipeline/methods/{name}.py"
+        for name in methods.names()
+        if name not in params.methods
+    ]
     for name, section in params.methods.items():
-        for dataset in section.keys() - {PUBLISHED}:  # its recipes are checked with the stages' blocks
+        for dataset in section.keys() - {PUBLISHED}:  # its recipes were checked as they were read
             try:
-                problems += check_method(name, params.method(name, dataset), f"methods.{name}.{dataset}")
+                problems += check_method(name, params.method(name, dataset), method_key(name, dataset))
             except ConfigError as error:
-                problems += str(error).splitlines()
+                problems += [f"{method_file(name)}: {line}" for line in str(error).splitlines()]
     return problems
 
 

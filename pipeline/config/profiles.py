@@ -1,24 +1,31 @@
-"""Profiles: profiles/default.yaml is complete, every other one holds what differs and is laid over it.
+"""Profiles: params.yaml as committed is the default; each file of profiles/ holds what differs and is laid over it.
 
 Mappings merge, lists and values are replaced, an empty mapping ``{}`` empties the one below it (so that a profile can
-drop the variants), and the default's variants of a dataset that the profile does not run are left out. Comments,
-anchors and number formats of the default survive. Source: ours.
+drop the variants), and the default's variants of a dataset that the profile does not run are left out. What a profile
+holds under ``methods`` is laid over the methods' files. Comments, anchors and number formats of the default survive.
+
+params.yaml names its profile. The default is the working tree's where that is in force, and else that of the newest
+commit whose params.yaml says so. Source: ours.
 """
 
 import contextlib
 import copy
+import hashlib
 import io
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML, YAMLError
 from ruamel.yaml.comments import CommentedMap
 
-from pipeline.config.params import Params, parse_params
+from pipeline.config.params import METHODS, PARAMS, Params, method_file, parse_params
 from pipeline.core.errors import ConfigError
 
 DEFAULT = "default"
+WRITTEN = Path(".pipeline") / "profile.sha256"
+"""SHA-256 and name of each file that was last written from a profile, so that it is known when that one was edited."""
 
 
 def _yaml() -> YAML:
@@ -33,24 +40,37 @@ def _yaml() -> YAML:
     return yaml
 
 
-def _read(root: Path, name: str) -> tuple[str, Any]:
-    """Return a profile's text and content.
+def _parse(text: str, name: str) -> Any:
+    """Return the content of a YAML mapping, as `_yaml` reads it.
+
+    Raises:
+        ConfigError: The text is not YAML, or no mapping.
+    """
+    try:
+        content = _yaml().load(text)
+    except YAMLError as error:
+        raise ConfigError(f"{name}: not YAML 1.2: {error}") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{name}: must be a mapping")
+    return content
+
+
+def _read(root: Path, name: str) -> Any:
+    """Return the content of a profile's file; nothing differs in the default.
 
     Raises:
         ConfigError: There is no such file, or it is not a YAML mapping.
     """
+    if name == DEFAULT:
+        return {}
     path = root / "profiles" / f"{name}.yaml"
     if not path.is_file():
-        there = ", ".join(names(root)) or "none"
-        raise ConfigError(f"profile `{name}`: no file profiles/{name}.yaml; there are: {there}")
+        raise ConfigError(f"profile `{name}`: no file profiles/{name}.yaml; there are: {', '.join(names(root))}")
     try:
         text = path.read_text(encoding="utf-8")
-        content = _yaml().load(text)
-    except (OSError, UnicodeDecodeError, YAMLError) as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"profiles/{name}.yaml: not YAML 1.2: {error}") from error
-    if not isinstance(content, dict):
-        raise ConfigError(f"profiles/{name}.yaml: must be a mapping of params sections")
-    return text, content
+    return _parse(text, f"profiles/{name}.yaml")
 
 
 def names(root: Path) -> list[str]:
@@ -62,10 +82,136 @@ def names(root: Path) -> list[str]:
     Returns:
         Their names, the default first.
     """
-    found = sorted(path.stem for path in (root / "profiles").glob("*.yaml"))
-    return sorted(found, key=lambda name: name != DEFAULT)
+    return [DEFAULT, *sorted(path.stem for path in (root / "profiles").glob("*.yaml"))]
 
 
+def covered(root: Path, name: str) -> list[str]:
+    """List the methods' files that a profile is laid over.
+
+    Args:
+        root: Project root.
+        name: Name of a profile.
+
+    Returns:
+        Their paths below the root.
+    """
+    methods = _read(root, name).get("methods")
+    return [method_file(method) for method in methods] if isinstance(methods, dict) else []
+
+
+# ---------------------------------------------------------------------------------------------- the default
+def digest(text: str) -> str:
+    """Return the SHA-256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def written(root: Path) -> dict[str, str]:
+    """Read which files were last written from a profile.
+
+    Args:
+        root: Project root.
+
+    Returns:
+        SHA-256 of what was written, by path below the root.
+    """
+    path = root / WRITTEN
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return {file: sha for sha, _, file in (line.partition("  ") for line in lines)}
+
+
+def in_force(text: str) -> str | None:
+    """Return the name of the profile that a params.yaml says it was written from; None where it says none."""
+    match = re.search(r"^profile:[ \t]*([\w-]+)", text, re.MULTILINE)
+    return match[1] if match else None
+
+
+def _git(root: Path, *words: str) -> str | None:
+    """Return what a Git command prints, None where it fails or there is no Git."""
+    try:
+        return subprocess.run(["git", *words], cwd=root, capture_output=True, check=True).stdout.decode()
+    except (OSError, subprocess.CalledProcessError, UnicodeDecodeError):
+        return None
+
+
+def committed(root: Path, file: str, commit: str = "HEAD") -> str | None:
+    """Return a file of a commit.
+
+    Args:
+        root: Project root.
+        file: Path of the file below the root.
+        commit: The commit.
+
+    Returns:
+        The text; None where the commit lacks it, or there is no Git.
+    """
+    return _git(root, "show", f"{commit}:./{file}")
+
+
+def default_commit(root: Path) -> str | None:
+    """Find the newest commit whose params.yaml is the default.
+
+    Args:
+        root: Project root.
+
+    Returns:
+        A name of it for Git; None where there is none.
+    """
+    newest = "HEAD"
+    for commit in (_git(root, "log", "--format=%H", "--", PARAMS) or "").split():
+        if in_force(committed(root, PARAMS, commit) or "") == DEFAULT:
+            still = in_force(committed(root, PARAMS, newest) or "") == DEFAULT  # not so where branches were merged
+            return newest if still else commit
+        newest = f"{commit}^"
+    return None
+
+
+def _texts(root: Path) -> dict[str, str]:
+    """Return params.yaml and the methods' files of the working tree, by path below the root.
+
+    Raises:
+        ConfigError: One cannot be read.
+    """
+    files = [root / PARAMS, *sorted((root / METHODS).glob("*.yaml"))]
+    try:
+        return {file.relative_to(root).as_posix(): file.read_text(encoding="utf-8") for file in files if file.exists()}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{PARAMS} or a file of {METHODS} cannot be read: {error}") from error
+
+
+def default_texts(root: Path, *, restore: bool = False) -> dict[str, str]:
+    """Return the files that profiles are laid over.
+
+    Args:
+        root: Project root.
+        restore: Whether params.yaml is that of a commit also where the working tree's says that it is the default.
+
+    Returns:
+        Texts of params.yaml and of the methods' files, by path below the root. Methods' files are the working tree's,
+        but for those that the profile in force is laid over.
+
+    Raises:
+        ConfigError: A profile is in force and no commit has the default.
+    """
+    texts = _texts(root)
+    now = in_force(texts.get(PARAMS, ""))
+    hidden = {file for file, sha in written(root).items() if file in texts and digest(texts[file]) == sha} - {PARAMS}
+    with contextlib.suppress(ConfigError):  # a profile that is gone or broken covers what was last written
+        hidden |= {*covered(root, now or DEFAULT)}
+    if now == DEFAULT and not hidden and not restore:
+        return texts
+    if (commit := default_commit(root)) is None:
+        if now == DEFAULT and not hidden:
+            return texts
+        raise ConfigError(
+            f"no commit has a {PARAMS} that says `profile: {DEFAULT}`, which profiles are laid over: get the history "
+            f"of a shallow clone by `git fetch --unshallow`, or put the project's own {PARAMS} and {METHODS} here"
+        )
+    replaced = hidden if now == DEFAULT and not restore else hidden | {PARAMS}
+    old = {file: committed(root, file, commit) for file in replaced}
+    return texts | {file: text for file, text in old.items() if text is not None}
+
+
+# ---------------------------------------------------------------------------------------------- a profile over it
 def overlay(base: Any, change: Any) -> None:
     """Lay a mapping over another, in place.
 
@@ -132,39 +278,72 @@ def _leave_out_variants(content: Any, change: Any) -> None:
                 del variants[key]
 
 
-def compose(root: Path, name: str, raw: str | None = None) -> str:
-    """Return the text of params.yaml that a profile stands for.
+def compose(root: Path, name: str, raw: str | None = None, *, restore: bool = False) -> dict[str, str]:
+    """Return the texts of params.yaml and of the methods' files that a profile stands for.
 
     Args:
         root: Project root.
         name: Name of a profile.
         raw: Raw data folder that replaces ``prepare.<dataset>.root``; None: as the profile says.
+        restore: As in `default_texts`.
 
     Returns:
-        The text.
+        The texts, by path below the root.
 
     Raises:
         ConfigError: The profile is unknown or not valid, or its datasets do not all read one folder (``raw``).
     """
-    text, content = _read(root, DEFAULT)
+    change = _read(root, name)
+    texts = default_texts(root, restore=restore)
+    content = _parse(texts[PARAMS], PARAMS)
+    methods = change.pop("methods", None) or {}
+    for key, block in {"methods": methods, **(methods if isinstance(methods, dict) else {})}.items():
+        if not isinstance(block, dict):
+            where = key if key == "methods" else f"methods.{key}"
+            raise ConfigError(f"profiles/{name}.yaml: {where}: must be a mapping")
     if name != DEFAULT:
-        change = _read(root, name)[1]
-        overlay(content, change)
+        overlay(content, {"profile": name} | change)
         with contextlib.suppress(AttributeError, KeyError, TypeError):  # what is no mapping is named below
             _leave_out_variants(content, change)
     if raw is not None:
-        blocks = blocks_with_root(content)
-        if len({str(block["root"]) for block in blocks.values()}) != 1:
-            found = ", ".join(f"{dataset} {block['root']}" for dataset, block in blocks.items()) or "none"
-            raise ConfigError(f"--root: profile `{name}` must name one folder as prepare.<dataset>.root; has {found}")
-        for block in blocks.values():
-            block["root"] = raw
+        _set_root(content, name, raw)
     if name != DEFAULT or raw is not None:
-        buffer = io.StringIO()
-        _yaml().dump(content, buffer)
-        text = _spaced(buffer.getvalue())
-    parse_params(YAML(typ="safe", pure=True).load(text), f"profile `{name}`")
-    return text
+        texts[PARAMS] = _spaced(_dump(content))
+    for method in methods:
+        file = method_file(method)
+        if file not in texts:
+            raise ConfigError(f"profiles/{name}.yaml: methods.{method}: there is no {file} to lay it over")
+        own = _parse(texts[file], file)
+        overlay(own, methods[method])
+        texts[file] = _dump(own)
+    _checked(texts, name)
+    return texts
+
+
+def _set_root(content: Any, name: str, raw: str) -> None:
+    blocks = blocks_with_root(content)
+    if len({str(block["root"]) for block in blocks.values()}) != 1:
+        found = ", ".join(f"{dataset} {block['root']}" for dataset, block in blocks.items()) or "none"
+        raise ConfigError(f"--root: profile `{name}` must name one folder as prepare.<dataset>.root; has {found}")
+    for block in blocks.values():
+        block["root"] = raw
+
+
+def _dump(content: Any) -> str:
+    buffer = io.StringIO()
+    _yaml().dump(content, buffer)
+    return buffer.getvalue()
+
+
+def _checked(texts: dict[str, str], name: str) -> Params:
+    """Return the parameters that the texts hold.
+
+    Raises:
+        ConfigError: They are not valid.
+    """
+    plain = {Path(file).stem: YAML(typ="safe", pure=True).load(text) for file, text in texts.items() if file != PARAMS}
+    content = YAML(typ="safe", pure=True).load(texts[PARAMS])
+    return parse_params(content, plain, f"profile `{name}`", whole=True)
 
 
 def params(root: Path, name: str, raw: str | None = None) -> Params:
@@ -181,7 +360,7 @@ def params(root: Path, name: str, raw: str | None = None) -> Params:
     Raises:
         ConfigError: As `compose`.
     """
-    return parse_params(YAML(typ="safe", pure=True).load(compose(root, name, raw)), f"profile `{name}`")
+    return _checked(compose(root, name, raw), name)
 
 
 def _spaced(text: str) -> str:

@@ -143,6 +143,13 @@ class PlannedRun:
         """Key of params.yaml that asks for the run."""
         return key_of(self.stage, self.variant)
 
+    @property
+    def start(self) -> str:
+        """Method of the run whose network a stage of `CONTINUES` starts from."""
+        if self.stage == "finetune" and self.variant:
+            return self.params.variants.finetune[self.variant].start
+        return self.params.grid.lac_start if self.stage == "lac" else self.method
+
     def origin(self, key: str) -> str:
         """Return the dotted path of one of its settings in params.yaml."""
         return self.params.origin(self.stage, self.dataset, self.method, self.variant, key)
@@ -219,23 +226,14 @@ def label_density(run: PlannedRun) -> list[str]:
     return [f"expected_positives.{run.dataset}: is missing, and `{run.method}` ({run.where}) needs it"]
 
 
-def lac_start(params: Params) -> str:
-    """Return the method of end_to_end whose network the second stage goes on from."""
-    return getattr(params.grid, "lac_start", "plc")
-
-
 def start_weights(run: PlannedRun) -> list[str]:
     """Return a problem where a run starts from the network of an earlier stage whose head has other weights."""
     if run.stage not in CONTINUES:
         return []
-    before, start = CONTINUES[run.stage], run.method
-    if run.stage == "lac":
-        start = lac_start(run.params)
-    elif run.variant:
-        start = run.params.variants.finetune[run.variant].start
+    before, start = CONTINUES[run.stage], run.start
     try:
         head = run.params.run(before, run.dataset, start)[0].head
-    except ConfigError:  # that run is named itself
+    except ConfigError:  # that run is named itself; a stage reads no other method's file
         return []
     if may_start(run.stage, run.settings.head.model_dump(), head.model_dump()):
         return []

@@ -6,11 +6,11 @@ from pipeline.config import rules
 from pipeline.config.params import read_params
 from pipeline.config.plan import plan_run
 from pipeline.labels.table import read_table
-from pipeline.training.run import Job
+from pipeline.training.run import Run
 
 
-def job(root: Path, stage: str, dataset: str, method: str, seed: int, variant: str | None) -> Job:
-    """Resolve a run from params.yaml and read the dataset's table.
+def read_run(root: Path, stage: str, dataset: str, method: str, seed: int, variant: str | None) -> Run:
+    """Return a run as params.yaml and the method's file have it, with the dataset's table.
 
     Args:
         root: Project root.
@@ -26,11 +26,21 @@ def job(root: Path, stage: str, dataset: str, method: str, seed: int, variant: s
     Raises:
         ConfigError: The run's settings are not valid, or break a rule; the key is named.
     """
-    params = read_params(root / "params.yaml")
-    settings, own = params.run(stage, dataset, method, variant)
+    params = read_params(root / "params.yaml", method)
     plan = plan_run(params, stage, dataset, method, variant)
     rules.raise_if_any(rules.training_run(plan))
     table = read_table(root / "data" / "prepare" / dataset / "table.h5")
     rules.raise_if_any(rules.training_data(plan, table))
-    key = variant or f"{dataset}-{method}-{seed}"
-    return Job(root, stage, dataset, method, seed, key, settings, own, params.density(dataset), table)
+    return Run(
+        root,
+        stage,
+        dataset,
+        method,
+        seed,
+        key=variant or f"{dataset}-{method}-{seed}",
+        settings=plan.settings,
+        method_settings=params.run(stage, dataset, method, variant)[1],
+        expected_positives=params.density(dataset),
+        start=plan.start,
+        table=table,
+    )

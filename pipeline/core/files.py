@@ -1,8 +1,7 @@
-"""The only reader and writer of files between stages: atomic, strict, byte-deterministic.
+"""Files of text, JSON, TSV and tensors between stages: written atomically, strict, equal bytes for equal content.
 
 Every writer fills a temporary name in the target's folder, fsyncs it and renames it over the target, so that an
-interrupted run leaves the earlier file as it was; only `open_array` changes a file, the run's own. HDF5 files carry
-``complete = 1`` once they are whole; readers open them in mode "r" and refuse a file without that mark.
+interrupted run leaves the earlier file as it was.
 """
 
 import csv
@@ -20,15 +19,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pipeline.core.errors import FileError
-
-if TYPE_CHECKING:
-    pass
-
 
 DAY = 86400  # seconds
 
@@ -39,7 +34,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     """Yield a temporary name beside ``path``; rename it over ``path`` when the block ends without an error."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(path)
+    _delete_stale_temporaries(path)
     temporary = path.with_name(f".{path.name}.{_host()}-{os.getpid()}.tmp")
     try:
         yield temporary
@@ -50,17 +45,21 @@ def replacing(path: str | Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def _sweep(path: Path) -> None:
+def _delete_stale_temporaries(path: Path) -> None:
     """Delete temporary files of ``path`` whose writers were killed; those of living processes stay.
 
     Whether a process lives is known of this host's; another's file goes when nobody has written to it for a day.
     """
-    form = re.compile(rf"\.+{re.escape(path.name)}(?:\.(?:[0-9a-f]{{8}}-)?\d+\.tmp)*\.(?:([0-9a-f]{{8}})-)?(\d+)\.tmp")
+    form = re.compile(rf"\.{re.escape(path.name)}\.([0-9a-f]{{8}})-(\d+)\.tmp")
     for name in os.listdir(path.parent):
-        if left := form.fullmatch(name):
+        if match := form.fullmatch(name):
             file = path.parent / name
             with suppress(OSError, OverflowError):  # gone meanwhile, another user's, or no number of a process
-                if not _alive(int(left[2])) if left[1] == _host() else time.time() - file.stat().st_mtime > DAY:
+                if match[1] == _host():
+                    stale = not _is_alive(int(match[2]))
+                else:
+                    stale = time.time() - file.stat().st_mtime > DAY
+                if stale:
                     file.unlink()
 
 
@@ -78,7 +77,7 @@ def _host() -> str:
     return hashlib.sha256("\n".join(known).encode()).hexdigest()[:8]
 
 
-def _alive(process: int) -> bool:
+def _is_alive(process: int) -> bool:
     """Return whether a process of this host lives.
 
     Raises:
@@ -94,7 +93,7 @@ def _alive(process: int) -> bool:
     return True
 
 
-def install(source: str | Path, path: str | Path) -> None:
+def link_or_copy(source: str | Path, path: str | Path) -> None:
     """Put a finished file in place atomically; it stays where it lies, too, so that what follows may fail.
 
     Args:
@@ -288,9 +287,3 @@ def read_torch(path: str | Path, device: str = "cpu") -> Any:
         lines = [] if isinstance(error, pickle.UnpicklingError) else str(error).splitlines()
         reason = lines[0] if lines else type(error).__name__
         raise FileError(f"{path}: not a file of tensors and plain data ({reason})") from error
-
-
-# ---------------------------------------------------------------------------------------------- HDF5
-
-
-# ---------------------------------------------------------------------------------------------- arrays in place

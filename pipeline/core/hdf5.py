@@ -24,12 +24,18 @@ if TYPE_CHECKING:
 @contextmanager
 def create(path: str | Path) -> "Iterator[h5py.File]":
     """Yield a new HDF5 file under a temporary name; mark it complete and put it in place when the block ends well."""
+    with replacing(path) as temporary, _create_in_place(temporary) as file:
+        yield file
+
+
+@contextmanager
+def _create_in_place(path: Path) -> "Iterator[h5py.File]":
+    """Yield a new HDF5 file; mark it complete when the block ends well."""
     import h5py
 
-    with replacing(path) as temporary:
-        with h5py.File(temporary, "w", track_order=True) as file:
-            yield file
-            file.attrs["complete"] = 1
+    with h5py.File(path, "w", track_order=True) as file:
+        yield file
+        file.attrs["complete"] = 1
 
 
 @contextmanager
@@ -58,7 +64,7 @@ def allocate(path: str | Path, name: str, shape: tuple[int, ...], *, axes: str, 
 
     The array lies in one piece; its place and its room on the disk are settled here, so that a writer that is killed
     leaves a sound file, and a disk that fills up kills no writer. The mark says that the form is whole, the content is
-    not yet: until it is filled the file lies where no stage reads, and ``place`` flushes it before handing it on.
+    not yet: until it is filled the file lies where no stage reads, and packing flushes it before handing it on.
 
     Args:
         path: The file.
@@ -73,8 +79,8 @@ def allocate(path: str | Path, name: str, shape: tuple[int, ...], *, axes: str, 
     """
     import h5py
 
-    with replacing(path) as whole:
-        with create(whole) as file:
+    with replacing(path) as temporary:
+        with _create_in_place(temporary) as file:
             layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
             layout.set_layout(h5py.h5d.CONTIGUOUS)
             layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
@@ -84,10 +90,10 @@ def allocate(path: str | Path, name: str, shape: tuple[int, ...], *, axes: str, 
             array = h5py.Dataset(h5py.h5d.create(file.id, name.encode(), h5py.h5t.NATIVE_UINT8, space, layout))
             array.attrs["axes"], array.attrs["units"] = axes, units
             file.attrs.update(attributes)
-        _reserve(whole)
+        _reserve_space(temporary)
 
 
-def _reserve(path: Path) -> None:
+def _reserve_space(path: Path) -> None:
     """Take the disk space of a sparse file: a mapped page that finds no room later kills the process (SIGBUS).
 
     Raises:
@@ -104,7 +110,7 @@ def _reserve(path: Path) -> None:
 
 
 def map_array(path: str | Path, name: str, *, write: bool = False) -> np.memmap:
-    """Map an array of ``allocate`` into memory; no HDF5 handle stays open.
+    """Return an array of ``allocate``, mapped into memory; no HDF5 handle stays open.
 
     Args:
         path: The file.
@@ -128,8 +134,10 @@ def map_array(path: str | Path, name: str, *, write: bool = False) -> np.memmap:
     return np.memmap(path, np.uint8, "r+" if write else "r", offset, shape)
 
 
-def put(file: "h5py.File", name: str, array: Any, *, axes: str, units: str, compress: bool = False) -> "h5py.Dataset":
-    """Store one array with what a reader must know about it.
+def write_array(
+    file: "h5py.File", name: str, array: Any, *, axes: str, units: str, compress: bool = False
+) -> "h5py.Dataset":
+    """Write one array with the names of its axes and its unit.
 
     Args:
         file: An open file of ``create``.
@@ -156,7 +164,7 @@ def put(file: "h5py.File", name: str, array: Any, *, axes: str, units: str, comp
     return dataset
 
 
-def strings(dataset: Any) -> list[str]:
+def read_strings(dataset: Any) -> list[str]:
     """Return a string dataset of an HDF5 file as Python strings."""
     return [str(text) for text in dataset.asstr()[()]]
 
@@ -181,6 +189,6 @@ def open_array(path: str | Path, shape: tuple[int, ...], dtype: str) -> np.memma
         with replacing(path) as temporary, open(temporary, "wb") as file:
             file.truncate(size)
     if path.stat().st_size != size:
-        found = f"{path.stat().st_size} bytes, where {shape} of {dtype} are {size}"
-        raise FileError(f"{path}: {found}; `spml scratch --clear` deletes what interrupted runs left")
+        given = f"{path.stat().st_size} bytes, where {shape} of {dtype} are {size}"
+        raise FileError(f"{path}: {given}; `spml scratch --clear` deletes what interrupted runs left")
     return np.memmap(path, dtype, "r+", shape=shape)

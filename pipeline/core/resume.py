@@ -6,31 +6,27 @@ at most every so many seconds, locked against a second process, and deleted when
 runs left can be listed and deleted, whatever their state.
 """
 
-import fcntl
 import hashlib
 import json
 import os
-import re
 import shutil
 import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import Any, Self
 
+from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from pipeline.core.errors import FileError
 from pipeline.core.files import read_torch, sha256, write_torch
 
 LARGE = 64 << 20  # bytes; a larger file enters a fingerprint by size and time, since hashing it takes seconds
-_FORMER = re.compile(
-    r"\.?(?P<point>(?P<run>.+)-[0-9a-f]{16}-[^/]+-(?:None|\d+))(?:\.pt|\.lock|\.pt\.\d+\.tmp)?"
-)  # files and folders of a resume point as they lay side by side, before each run had a folder
 
 
-def scratch(root: Path) -> Path:
-    """Return the folder of a project's checkpoints.
+def scratch_folder(root: Path) -> Path:
+    """Return the folder of a project's resume points.
 
     Args:
         root: Project root.
@@ -41,104 +37,92 @@ def scratch(root: Path) -> Path:
     """
     if not (shared := os.environ.get("SPML_SCRATCH")):
         return root / ".pipeline" / "checkpoints"
-    place = root.resolve()
-    return Path(shared) / f"{place.name}-{hashlib.sha256(str(place).encode()).hexdigest()[:8]}"
+    project = root.resolve()
+    return Path(shared) / f"{project.name}-{hashlib.sha256(str(project).encode()).hexdigest()[:8]}"
 
 
-def abandoned(folder: Path) -> list[Path]:
-    """List the resume points of one run that no process is using.
+def list_abandoned(run_folder: Path) -> list[Path]:
+    """Return the resume points of one run that no process is using.
 
     Args:
-        folder: The run's folder in the scratch folder; it may be absent.
+        run_folder: The run's folder in the scratch folder; it may be absent.
 
     Returns:
         Their folders, sorted.
     """
     free = []
-    for path in _entries(folder):
-        if path.is_dir() and (lock := _lock(path)):
-            lock.close()
+    for path in _list_folder(run_folder):
+        if path.is_dir() and (lock := _try_lock(path)):
+            lock.release()
             free.append(path)
     return free
 
 
-def left(place: Path) -> dict[str, list[Path]]:
-    """List all resume points that no process is using, those in the form of earlier versions too.
+def list_resume_points(scratch: Path) -> dict[str, list[Path]]:
+    """Return all resume points that no process is using.
 
     Args:
-        place: The scratch folder; it may be absent.
+        scratch: The scratch folder; it may be absent.
 
     Returns:
-        By run, sorted, what `describe` and `remove` take.
+        Their folders by run, sorted; runs without any are left out.
     """
-    found: dict[str, list[Path]] = {}
-    for path in _entries(place):
-        if former := _FORMER.fullmatch(path.name):
-            if _free(place / f"{former['point']}.lock"):
-                found.setdefault(former["run"], []).append(path)
-        elif points := abandoned(path):
-            found.setdefault(path.name, []).extend(points)
-    return dict(sorted(found.items()))
+    points = {path.name: list_abandoned(path) for path in _list_folder(scratch)}
+    return {run: paths for run, paths in points.items() if paths}
 
 
-def remove(paths: Iterable[Path]) -> None:
+def delete_resume_points(paths: Iterable[Path]) -> None:
     """Delete resume points, but for those that a process is using.
 
     Args:
-        paths: Their folders, or what `left` found of earlier versions.
+        paths: Their folders.
     """
     for path in paths:
-        if not _FORMER.fullmatch(path.name):
-            if lock := _lock(path):
-                _delete(path, lock)
-        elif path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+        if lock := _try_lock(path):
+            _delete_locked(path, lock)
 
 
-def sort_out(folder: Path, fingerprint: str, run: str) -> None:
-    """Delete what interrupted runs of one key left that cannot be resumed, and say what there is.
+def delete_stale(run_folder: Path, fingerprint: str, run: str) -> None:
+    """Delete the resume points of a run that cannot be resumed; print what is deleted and what is resumed.
 
     Args:
-        folder: The run's folder in the scratch folder; it may be absent.
+        run_folder: The run's folder in the scratch folder; it may be absent.
         fingerprint: The fingerprint of the run as it is now.
-        run: How to call it.
+        run: Name of the run, for the messages.
     """
-    left = abandoned(folder)
-    stale = [path for path in left if path.name.partition("-")[0] != fingerprint]
+    abandoned = list_abandoned(run_folder)
+    stale = [path for path in abandoned if path.name.partition("-")[0] != fingerprint]
     if stale:
         tqdm.write(
-            f"{run}: deleting {describe(stale)}, left by an interrupted run with other settings, inputs or code in "
-            f"{folder}"
+            f"{run}: deleting {describe_resume_points(stale)}, left by an interrupted run with other settings, inputs "
+            f"or code in {run_folder}"
         )
-    if kept := [path for path in left if path not in stale]:
-        tqdm.write(f"{run}: going on with an interrupted run ({describe(kept)})")
-    remove(stale)
+    if kept := [path for path in abandoned if path not in stale]:
+        tqdm.write(f"{run}: going on with an interrupted run ({describe_resume_points(kept)})")
+    delete_resume_points(stale)
 
 
-def describe(paths: Iterable[Path]) -> str:
-    """Say what resume points take and how old they are.
+def describe_resume_points(paths: Iterable[Path]) -> str:
+    """Return the size and the age of resume points in words.
 
     Args:
-        paths: Their folders, or what `left` found; what vanishes meanwhile does not count.
+        paths: Their folders; what vanishes meanwhile does not count.
 
     Returns:
-        Space on disk and time since the last write, in words.
+        Space on disk and time since the last write.
     """
-    found: list[os.stat_result] = []
+    status: list[os.stat_result] = []
     for path in paths:
-        inside = [Path(folder, name) for folder, _, names in os.walk(path) for name in names]
-        for file in inside if path.is_dir() else [path]:
+        for file in [Path(folder, name) for folder, _, names in os.walk(path) for name in names]:
             with suppress(OSError):
-                found.append(file.stat())
-    size = sum(each.st_blocks for each in found) * 512  # a file of heat maps is sparse
-    hours = max(0.0, time.time() - max((each.st_mtime for each in found), default=time.time())) / 3600
+                status.append(file.stat())
+    size = sum(file.st_blocks for file in status) * 512  # a file of heat maps is sparse
+    hours = max(0.0, time.time() - max((file.st_mtime for file in status), default=time.time())) / 3600
     space = f"{size / 1e9:.3g} GB" if size >= 1e9 else f"{size / 1e6:.3g} MB"
     return f"{space}, last written {f'{hours / 24:.0f} days' if hours >= 48 else f'{hours:.1f} hours'} ago"
 
 
-def _entries(folder: Path) -> list[Path]:
+def _list_folder(folder: Path) -> list[Path]:
     """Return what a folder holds, sorted; nothing where it is absent, gone meanwhile or a file."""
     try:
         return sorted(folder.iterdir())
@@ -146,57 +130,45 @@ def _entries(folder: Path) -> list[Path]:
         return []
 
 
-def _free(file: Path) -> bool:
-    """Return whether no process holds a lock on a file."""
-    try:
-        with open(file, "r+") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    return True
-
-
-def _delete(path: Path, lock: IO[str]) -> None:
-    """Delete a resume point whose lock is held, and the folder that it lies in once that is empty."""
-    if lock.closed:  # it is no longer ours
+def _delete_locked(path: Path, lock: FileLock) -> None:
+    """Delete a resume point whose lock is held, and the run's folder once that is empty."""
+    if not lock.is_locked:  # another process may hold it by now
         return
-    gone = path.with_name(f".{path.name}.{os.getpid()}")  # no fingerprint: what a killed process leaves of it is stale
+    doomed = path.with_name(f".{path.name}.{os.getpid()}")  # no fingerprint: a killed process leaves it stale
     with suppress(OSError):  # deleted by hand
-        path.rename(gone)  # deleting takes a while, and a process that opened it meanwhile would lose its state
-        shutil.rmtree(gone, ignore_errors=True)
+        path.rename(doomed)  # deleting takes a while, and a process that opened it meanwhile would lose its state
+        shutil.rmtree(doomed, ignore_errors=True)
     with suppress(OSError):  # it holds others
         path.parent.rmdir()
-    lock.close()
+    lock.release()
 
 
-def _lock(path: Path, *, make: bool = False) -> IO[str] | None:
-    """Return the lock of a resume point, held until it is closed; None where another process holds or deleted it.
+def _try_lock(path: Path, *, create: bool = False) -> FileLock | None:
+    """Lock a resume point; the lock ends when it is released or the process dies.
 
     Args:
         path: Its folder.
-        make: Whether to make the folder.
+        create: Whether to make the folder where it is absent.
+
+    Returns:
+        The lock; None where another process holds it, or where the folder is absent and not to be made.
+
+    Raises:
+        OSError: The folder cannot be made or written to.
     """
-    while True:
-        try:
-            if make:
-                path.mkdir(parents=True, exist_ok=True)
-            file = open(path / "lock", "a")  # held as long as the run
-        except FileNotFoundError:
-            if make:
-                continue
+    lock = FileLock(path / "lock", timeout=0, thread_local=False)
+    while create or path.exists():
+        try:  # makes the folder where it is absent
+            lock.acquire()
+            return lock
+        except (Timeout, FileNotFoundError):
+            if not create or (path / "lock").exists():
+                return None  # else another process has just deleted the folder
+        except OSError:  # another user's
+            if create:
+                raise
             return None
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(file.fileno()), os.stat(path / "lock")):
-                return file
-        except FileNotFoundError:  # deleted between open and flock: the lock is of a file that nobody finds
-            pass
-        except OSError:
-            file.close()
-            return None
-        file.close()
+    return None
 
 
 def fingerprint(settings: Any, files: Iterable[Path]) -> str:
@@ -231,7 +203,7 @@ class Checkpoint:
     def __init__(self, path: Path, interval: float = 20.0) -> None:
         self.path, self.interval = path, interval
         self.written = time.monotonic()
-        lock = _lock(path, make=True)
+        lock = _try_lock(path, create=True)
         if lock is None:
             raise FileError(f"{path}: another process is at this run")
         self._lock = lock
@@ -240,15 +212,18 @@ class Checkpoint:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Leave it to whoever resumes from it."""
-        self._lock.close()
+        self.close()
+
+    def close(self) -> None:
+        """Release the lock; what was saved stays, for a run that resumes from it."""
+        self._lock.release()
 
     @property
     def _file(self) -> Path:
         return self.path / "state.pt"
 
     def load(self) -> dict[str, Any] | None:
-        """Return what was saved last; None where nothing was, or where the file is damaged, which is said.
+        """Return what was saved last; None where nothing was, or where the file is damaged, after a warning.
 
         Raises:
             FileError: The disk does not give the file.
@@ -261,20 +236,20 @@ class Checkpoint:
             if isinstance(error.__cause__, OSError):  # what it holds may be sound
                 remedy = "`spml scratch --clear` deletes what interrupted runs left"
                 raise FileError(f"{self._file}: cannot be read ({error.__cause__}); {remedy}") from error
-            self.say_damaged(error)
+            self.warn_damaged(error)
             return None
 
-    def say_damaged(self, reason: object) -> None:
-        """Say in one line that nothing can be resumed from here."""
+    def warn_damaged(self, reason: object) -> None:
+        """Print in one line that nothing can be resumed from here."""
         tqdm.write(f"the resume point in {self.path} is damaged, so the run starts anew ({reason})")
 
-    def forget(self) -> None:
+    def delete_state(self) -> None:
         """Delete what was saved, but for the folder of large state."""
         self._file.unlink(missing_ok=True)
 
     @property
     def folder(self) -> Path:
-        """A folder for state too large for a file that is written anew each time; made when asked for."""
+        """Folder of state too large for a file that is written anew each time; made on first use."""
         path = self.path / "disk"
         path.mkdir(exist_ok=True)
         return path
@@ -302,10 +277,10 @@ class Checkpoint:
                 raise FileError(f"{error}; {stays}: make room and start again") from error
             self.written = time.monotonic()
 
-    def empty(self) -> None:
-        """Delete the folder of large state: no epoch follows that would read it."""
+    def delete_disk(self) -> None:
+        """Delete the folder of large state, which no later epoch reads."""
         shutil.rmtree(self.path / "disk", ignore_errors=True)
 
-    def discard(self) -> None:
-        """Delete it all, and the folder that it lies in once that is empty: nothing will be resumed from here."""
-        _delete(self.path, self._lock)
+    def delete(self) -> None:
+        """Delete the resume point, and the run's folder once that is empty."""
+        _delete_locked(self.path, self._lock)

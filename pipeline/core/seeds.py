@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
 
 
-def integer(seed: int, *names: str | int) -> int:
+def derive_seed(seed: int, *names: str | int) -> int:
     """Return the stream's seed, in [0, 2**63).
 
     Args:
@@ -27,20 +27,20 @@ def integer(seed: int, *names: str | int) -> int:
 
 def numpy_generator(seed: int, *names: str | int) -> np.random.Generator:
     """Return numpy's generator of the named stream."""
-    return np.random.Generator(np.random.PCG64(integer(seed, *names)))
+    return np.random.Generator(np.random.PCG64(derive_seed(seed, *names)))
 
 
 def torch_generator(seed: int, *names: str | int) -> "torch.Generator":
     """Return torch's CPU generator of the named stream."""
     import torch
 
-    return torch.Generator().manual_seed(integer(seed, *names))
+    return torch.Generator().manual_seed(derive_seed(seed, *names))
 
 
-def fix_torch(seed: int, *names: str | int) -> None:
+def seed_torch(seed: int, *names: str | int) -> None:
     """Seed torch's global streams (layer initialisation, dropout) and choose deterministic kernels."""
     import torch
 
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.manual_seed(integer(seed, *names))
+    torch.manual_seed(derive_seed(seed, *names))
     torch.use_deterministic_algorithms(True, warn_only=True)

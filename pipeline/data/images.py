@@ -22,7 +22,7 @@ from PIL import ExifTags, Image, UnidentifiedImageError
 from pipeline.core import hdf5
 from pipeline.core.errors import FileError, SourceError
 
-FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF")  # told by content; JPEG includes MPO, several in one file
+FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF")  # by content; JPEG includes MPO, several in one file
 BACKGROUND = (255, 255, 255)  # under transparent pixels: cut-outs and drawings are mostly made to lie on a white page
 
 _SRGB = re.compile(b"sRGB|\0s\0R\0G\0B")  # in a profile's name, of version 2 or 4
@@ -49,21 +49,21 @@ def decode(source: Path | str | bytes, name: str | None = None) -> np.ndarray:
 
     Args:
         source: A file, or the bytes of one.
-        name: How messages call it; by default the path.
+        name: Its name in messages; by default the path.
 
     Returns:
         (h, w, 3) uint8 RGB: first frame, turned upright by its orientation tag, transparency laid on white, 16-bit
         grey divided by 257 (12-bit by 4095 / 255), float grey in [0, 1] times 255; all rounded to the nearest.
 
     Raises:
-        ImageError: the file is unreadable, empty, of a format that is not allowed, damaged, truncated, larger than
+        ImageError: The file is unreadable, empty, of a format that is not allowed, damaged, truncated, larger than
             Pillow's `MAX_IMAGE_PIXELS`, or its values have no known range.
-    """
+    """  # noqa: DOC502  raised by `decode_noting`
     return decode_noting(source, name)[0]
 
 
 def decode_noting(source: Path | str | bytes, name: str | None = None) -> tuple[np.ndarray, list[str]]:
-    """Decode one image file and say what was done to it.
+    """Decode one image file and note what was done to it.
 
     Args:
         source: As in `decode`.
@@ -73,56 +73,38 @@ def decode_noting(source: Path | str | bytes, name: str | None = None) -> tuple[
         (h, w, 3) uint8 RGB, and notes in words: "turned upright", "greyscale", ...
 
     Raises:
-        ImageError: as `decode` says.
+        ImageError: As `decode` says.
     """
     if name is None:
         name = "<bytes>" if isinstance(source, bytes) else str(source)
-    try:
-        data = source if isinstance(source, bytes) else Path(source).read_bytes()
-    except OSError as error:
-        raise ImageError(f"{name}: cannot be read ({error.strerror or error})") from error
+    data = source if isinstance(source, bytes) else _read_bytes(Path(source), name)
     if not data:
         raise ImageError(f"{name}: empty file")
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-            limit = Image.MAX_IMAGE_PIXELS
-            if limit is not None and image.width * image.height > limit:  # Pillow only warns below twice the limit
-                raise ImageError(f"{image.width} x {image.height} pixels, more than the limit of {limit}")
-            raw = _raw_mode(image)
-            image.load()
-            notes = ["several frames, first used"] if getattr(image, "is_animated", False) else []
-            if (profile := image.info.get("icc_profile")) and not _SRGB.search(profile):
-                notes.append("colour profile not applied")
-            orientation = _orientation(image)
-            rgb = _rgb(image, raw, notes)
-            if image.format == "JPEG" and _ends_grey(rgb):
-                notes.append("ends in plain grey")
+            return _decode_opened(image)
     except UnidentifiedImageError as error:
-        what = "a web page or XML" if data.lstrip()[:1] == b"<" else "no picture"
-        which = f"a format other than {', '.join(FORMATS)}, or of a kind of these that is not read"
-        raise ImageError(f"{name}: {what}, or of {which}") from error
+        content = "a web page or XML" if data.lstrip()[:1] == b"<" else "no picture"
+        other = f"a format other than {', '.join(FORMATS)}, or of a kind of these that is not read"
+        raise ImageError(f"{name}: {content}, or of {other}") from error
     except ImageError as error:
         raise ImageError(f"{name}: {error}") from error
     except Exception as error:  # decoders raise nearly anything on damaged bytes
         raise ImageError(f"{name}: {str(error) or type(error).__name__}") from error
-    if orientation in _UPRIGHT:
-        notes.append("turned upright")
-        rgb = rgb.transpose(_UPRIGHT[orientation])
-    return np.array(rgb), notes
 
 
 def header(path: Path) -> str:
-    """Say what a picture file is, without decoding it.
+    """Return format, size and mode of a picture file in words, without decoding it.
 
     Args:
         path: The file.
 
     Returns:
-        Format, size in pixels and Pillow's mode, in words.
+        As in `JPEG picture, 20 x 16 pixels, RGB`.
 
     Raises:
-        OSError: it cannot be read, or is no picture.
-    """
+        OSError: It cannot be read, or is no picture.
+    """  # noqa: DOC502  raised by Pillow
     with Image.open(path, formats=FORMATS) as image:
         return f"{image.format} picture, {image.width} x {image.height} pixels, {image.mode}"
 
@@ -153,7 +135,7 @@ class Pixels:
         memory: Bytes up to which the file is held in memory.
 
     Raises:
-        FileError: the file is absent, damaged or incomplete, or holds no packed pictures.
+        FileError: The file is absent, damaged or incomplete, or holds no packed pictures.
     """
 
     def __init__(self, path: Path | str, memory: int = 1 << 30):
@@ -187,8 +169,55 @@ class Pixels:
         return pixels
 
 
+def _read_bytes(path: Path, name: str) -> bytes:
+    """Return what a file holds.
+
+    Raises:
+        ImageError: It cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ImageError(f"{name}: cannot be read ({error.strerror or error})") from error
+
+
+def _decode_opened(image: Image.Image) -> tuple[np.ndarray, list[str]]:
+    """Return pixels and notes of a picture that is opened and not loaded.
+
+    Raises:
+        ImageError: It is too large, or the range of its values is not known; the message is the bare reason.
+    """
+    limit = Image.MAX_IMAGE_PIXELS
+    if limit is not None and image.width * image.height > limit:  # Pillow only warns below twice the limit
+        raise ImageError(f"{image.width} x {image.height} pixels, more than the limit of {limit}")
+    raw_mode = _raw_mode(image)
+    image.load()
+    notes = ["several frames, first used"] if getattr(image, "is_animated", False) else []
+    if (profile := image.info.get("icc_profile")) and not _SRGB.search(profile):
+        notes.append("colour profile not applied")
+    orientation = _orientation(image)
+    rgb = _to_rgb(image, raw_mode, notes)
+    if image.format == "JPEG" and _ends_grey(rgb):
+        notes.append("ends in plain grey")
+    if orientation in _UPRIGHT:
+        notes.append("turned upright")
+        rgb = rgb.transpose(_UPRIGHT[orientation])
+    return np.array(rgb), notes
+
+
+def _raw_mode(image: Image.Image) -> str:
+    """Return the name of Pillow's decoders for how an opened picture's values are stored; "" where it is not known."""
+    tiles = getattr(image, "tile", None)
+    arguments = tiles[0].args if tiles else ""
+    first = arguments[0] if isinstance(arguments, tuple) and arguments else arguments
+    return first if isinstance(first, str) else ""
+
+
 def _orientation(image: Image.Image) -> int | None:
-    # Asked after load(): a PNG may carry the tag behind its pixels; a TIFF's own is applied and dropped while loading.
+    """Return the orientation tag of a loaded picture.
+
+    Loaded, since a PNG may carry the tag behind its pixels, and a TIFF's own is applied and dropped while loading.
+    """
     try:
         return image.getexif().get(ExifTags.Base.Orientation)
     except Exception:  # a damaged tag block says nothing about the pixels
@@ -196,36 +225,26 @@ def _orientation(image: Image.Image) -> int | None:
 
 
 def _ends_grey(rgb: Image.Image) -> bool:
+    """Return whether the last corner is the plain grey with which decoders fill what is missing."""
     corner = rgb.crop((max(0, rgb.width - 8), max(0, rgb.height - 8), *rgb.size))
     return set(corner.tobytes()) == {128}
 
 
-def _raw_mode(image: Image.Image) -> str:
-    """Return how an opened picture's values are stored, as Pillow's decoders call it; "" where that is not told."""
-    tiles = getattr(image, "tile", None)
-    arguments = tiles[0].args if tiles else ""
-    first = arguments[0] if isinstance(arguments, tuple) and arguments else arguments
-    return first if isinstance(first, str) else ""
-
-
-def _rgb(image: Image.Image, raw: str, notes: list[str]) -> Image.Image:
-    """Bring a loaded picture of any mode to RGB, appending to `notes` what a reader may want to know.
-
-    Returns:
-        The picture in mode RGB.
+def _to_rgb(image: Image.Image, raw_mode: str, notes: list[str]) -> Image.Image:
+    """Return a loaded picture of any mode in mode RGB, and append to `notes` what a reader may want to know.
 
     Raises:
-        ImageError: the range of the values is not known; the message is the bare reason.
+        ImageError: The range of the values is not known; the message is the bare reason.
     """
     key = image.info.get("transparency")
     if image.mode.startswith("I;16") or image.mode == "F":
-        return Image.fromarray(_grey(image, raw, key, notes)).convert("RGB")
+        return Image.fromarray(_scale_grey(image, raw_mode, key, notes)).convert("RGB")
     if image.mode == "I":
         raise ImageError("32-bit integer values have no known range")
-    if raw.startswith("RGB;16") and key is not None:
+    if raw_mode.startswith("RGB;16") and key is not None:
         raise ImageError("16-bit colour of which one colour is transparent is not read")
-    if raw in _KEY_STEPS and isinstance(key, int):
-        image.info["transparency"] = key * _KEY_STEPS[raw]
+    if raw_mode in _KEY_STEPS and isinstance(key, int):
+        image.info["transparency"] = key * _KEY_STEPS[raw_mode]
     if image.has_transparency_data:
         notes.append("transparency laid on white")
         page = Image.new("RGBA", image.size, (*BACKGROUND, 255))
@@ -238,21 +257,18 @@ def _rgb(image: Image.Image, raw: str, notes: list[str]) -> Image.Image:
     return image.convert("RGB")
 
 
-def _grey(image: Image.Image, raw: str, key: object, notes: list[str]) -> np.ndarray:
-    """Scale grey of more than 8 bits.
-
-    Returns:
-        (h, w) uint8.
+def _scale_grey(image: Image.Image, raw_mode: str, key: object, notes: list[str]) -> np.ndarray:
+    """Return grey of more than 8 bits as (h, w) uint8.
 
     Raises:
-        ImageError: the range of the values is not known; the message is the bare reason.
+        ImageError: The range of the values is not known; the message is the bare reason.
     """
     values = np.asarray(image)
     if image.mode == "F":
         most, note = 1.0, "float greyscale, times 255"
         if not (np.isfinite(values).all() and values.min() >= 0 and values.max() <= 1):
             raise ImageError(f"float values from {values.min():g} to {values.max():g}; only [0, 1] has a known meaning")
-    elif raw == "I;12":
+    elif raw_mode == "I;12":
         most, note = 4095.0, "12-bit greyscale, scaled"
     else:
         most, note = 65535.0, "16-bit greyscale, divided by 257"

@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,21 +22,23 @@ import PIL
 from tqdm import tqdm
 
 from pipeline.core import hdf5
-from pipeline.core.errors import SourceError
+from pipeline.core.errors import ConfigError, SourceError
 from pipeline.core.files import sha256
 from pipeline.core.resume import Checkpoint
 from pipeline.data import images
 from pipeline.data.images import ImageError, decode_noting, resize
 from pipeline.labels.table import Dataset
 
-TINY = 16  # pixels; a side below this is worth a look (placeholders of dead links are 1 x 1)
-EXTREME = 8  # sides; a picture that is more than so many times as long as wide shows little, squeezed to a square
+TINY = 16
+"""Pixels; a side below this is worth a look (placeholders of dead links are 1 x 1)."""
+EXTREME = 8
+"""A picture that is more than so many times as long as wide shows little, squeezed to a square."""
 ODD = {
     "tiny": f"with a side below {TINY} pixels, as placeholders have",
     "extreme shape": f"of one side more than {EXTREME} times the other, packed as a square all the same",
     "ends in plain grey": "ending in plain grey, as files do that were cut short",
 }
-"""Notes that a person must see -> what is said of such pictures."""
+"""Notes that a person must see -> such pictures in words."""
 
 
 class NothingUsable(ImageError):
@@ -45,7 +47,7 @@ class NothingUsable(ImageError):
 
 @dataclass(frozen=True)
 class Packed:
-    """What `pack` found out about the M pictures it packed.
+    """The M pictures that `pack` packed.
 
     Args:
         file: The whole file, beside the resume point and gone with it.
@@ -65,12 +67,23 @@ class Packed:
     unusable: dict[int, str]
 
 
+@dataclass(frozen=True)
+class _Picture:
+    """One packed picture: its pixels, size before resizing, notes, digest of its pixels and state of its file."""
+
+    pixels: np.ndarray
+    size: tuple[int, int]
+    notes: list[str]
+    digest: bytes
+    file: tuple[int, int, int, int]
+
+
 @dataclass
 class _Progress:
     """What is known of the first ``done`` rows; the rest of each array waits.
 
     ``files`` holds the state of each row's file (`_file_state`) before it was read: zeros for a drawn picture, -1 where
-    the row is to be packed again or could not be used (its bytes tell: they are never -1 otherwise).
+    the row is to be packed again or could not be used (its number of bytes is never -1 otherwise).
     """
 
     done: int
@@ -80,33 +93,58 @@ class _Progress:
     notes: dict[str, list[int]] = field(default_factory=dict)
     unusable: dict[int, str] = field(default_factory=dict)
 
+    @classmethod
+    def empty(cls, n: int) -> "_Progress":
+        """Return that of n rows of which none is packed."""
+        return cls(0, np.zeros((n, 2), np.int64), np.zeros((n, 16), np.uint8), np.zeros((n, 4), np.int64))
+
+    @classmethod
+    def restore(cls, content: dict[str, Any], n: int) -> "_Progress":
+        """Return that of n rows from what `content` returned."""
+        result = cls.empty(n)
+        result.done, result.notes, result.unusable = content["done"], content["notes"], content["unusable"]
+        for name in ("sizes", "digests", "files"):
+            array = getattr(result, name)
+            values = np.frombuffer(bytes.fromhex(content[name]), array.dtype)
+            array[: result.done] = values.reshape(-1, array.shape[1])
+        return result
+
     def content(self) -> dict[str, Any]:
         """Return it as plain values."""
         arrays = {name: getattr(self, name)[: self.done].tobytes().hex() for name in ("sizes", "digests", "files")}
         return {"done": self.done, "notes": self.notes, "unusable": self.unusable, **arrays}
 
-    def changed(self, dataset: Dataset) -> list[int]:
+    def changed_rows(self, dataset: Dataset) -> list[int]:
         """Return the rows whose file is another than when they were packed."""
         packed = np.flatnonzero((self.files[: self.done] > 0).any(axis=1)).tolist()  # drawn ones are not drawn for this
         return [row for row in packed if tuple(self.files[row]) != _file_state(dataset.image(row))]
 
-    def forget(self, rows: list[int]) -> None:
-        """Take rows for those that are to be packed again."""
-        gone = set(rows)
-        self.files[rows] = -1
-        left = {note: [row for row in found if row not in gone] for note, found in self.notes.items()}
-        self.notes = {note: found for note, found in left.items() if found}
+    def reopen(self, changed: list[int]) -> list[int]:
+        """Mark changed, unusable and new rows as to be packed.
 
-    @classmethod
-    def of(cls, found: dict[str, Any] | None, n: int) -> "_Progress":
-        """Return what `content` gave, for n rows; nothing done where that is None."""
-        new = cls(0, np.zeros((n, 2), np.int64), np.zeros((n, 16), np.uint8), np.zeros((n, 4), np.int64))
-        if found:
-            new.done, new.notes, new.unusable = found["done"], found["notes"], found["unusable"]
-            for name in ("sizes", "digests", "files"):
-                array = getattr(new, name)
-                array[: new.done] = np.frombuffer(bytes.fromhex(found[name]), array.dtype).reshape(-1, array.shape[1])
-        return new
+        Returns:
+            These rows, ascending.
+        """
+        again = np.flatnonzero(self.files[: self.done, 1] < 0).tolist()
+        rows = sorted({*changed, *again, *range(self.done, len(self.files))})
+        self.files[rows] = -1
+        gone = set(rows)
+        left = {note: [row for row in noted if row not in gone] for note, noted in self.notes.items()}
+        self.notes = {note: noted for note, noted in left.items() if noted}
+        return rows
+
+    def add(self, row: int, picture: _Picture) -> None:
+        """Enter a packed picture; its file comes last, since it tells that the row is packed."""
+        self.sizes[row] = picture.size
+        self.digests[row] = np.frombuffer(picture.digest, np.uint8)
+        for note in picture.notes:
+            self.notes.setdefault(note, []).append(row)
+        self.unusable.pop(row, None)
+        self.files[row] = picture.file
+
+    def count_packed(self) -> int:
+        """Return the number of rows whose pixels are packed."""
+        return int((self.files[: self.done, 1] >= 0).sum())
 
 
 def stamp(dataset: Dataset, raw: str) -> list[Any]:
@@ -145,6 +183,18 @@ def _file_state(picture: np.ndarray | Path) -> tuple[int, int, int, int]:
     return status.st_mtime_ns, status.st_size, inode, status.st_ctime_ns
 
 
+def count_workers() -> int:
+    """Return the number of decoding threads: SPML_WORKERS of the environment, else one per core, at most 8.
+
+    Raises:
+        ConfigError: SPML_WORKERS is no whole number.
+    """
+    text = os.environ.get("SPML_WORKERS", "")
+    if text and not text.isdecimal():
+        raise ConfigError(f"SPML_WORKERS={text!r} is no whole number")
+    return int(text) if text else min(os.cpu_count() or 1, 8)
+
+
 def pack(
     dataset: Dataset,
     size: int,
@@ -152,8 +202,7 @@ def pack(
     source: str,
     bad_images: Literal["stop", "drop"],
     checkpoint: Checkpoint,
-    progress: bool = True,
-    workers: int | None = None,
+    workers: int = 1,
 ) -> Packed:
     """Decode and resize every picture of a dataset and write them to one file, in row order, within the resume point.
 
@@ -167,162 +216,203 @@ def pack(
         bad_images: What pictures that cannot be used do: `stop` the run, all of them listed, or `drop` out.
         checkpoint: Resume point for these very pictures and this size (`stamp`). Rows that are packed are not decoded
             again unless their file has changed, those that could not be used are; a damaged one counts for nothing,
-            which is said. The caller discards it once the file is in place.
-        progress: Whether to show a bar where the output is a terminal.
-        workers: Decoding threads; by default one per core, at most 8.
+            which is printed. The caller deletes it once the file is in place.
+        workers: Decoding threads; none counts as one.
 
     Returns:
         The file; rows, sizes, notes, duplicates and what was left out, for the report.
 
     Raises:
-        ImageError: pictures cannot be used and stop the run; all are listed, each with its reason.
-        NothingUsable: none of them can be used, whatever `bad_images` says.
-        KeyboardInterrupt: someone stopped it; what is packed is kept, and that is said.
-        SourceError: the disk has too little room.
-        FileError: how far it is cannot be saved; what was saved before stays.
-    """
-    partial = checkpoint.folder / "images.h5"
-    n = len(dataset.table.paths)
-    state = _resumed(checkpoint, partial, n, size)
-    changed = state.changed(dataset)
-    if partial.exists() and (not state.done or (changed and partial.stat().st_nlink > 1)):
-        partial.unlink()  # it is of no use, or was put in place, where it never changes
-        state = _Progress.of(None, n)
-    again = np.flatnonzero(state.files[: state.done, 1] < 0).tolist()
-    open_rows = sorted({*changed, *again, *range(state.done, n)})
-    state.forget(open_rows)
-    if not partial.exists():
-        checkpoint.forget()  # before there is a file that an earlier note could be taken to be about
-        _allocate(partial, n, size, source)
-    elif changed:  # noted before a pixel changes, so that no earlier state of a file is ever taken for the new one
-        checkpoint.save(state.content(), at_once=True)
-    pixels = hdf5.map_array(partial, "pixels", write=True)
+        ImageError: Pictures cannot be used and stop the run; all are listed, each with its reason.
+        NothingUsable: None of them can be used, whatever `bad_images` says.
+        KeyboardInterrupt: Someone stopped it; what is packed is kept, and that is printed.
+        SourceError: The disk has too little room.
+        FileError: The state cannot be saved; what was saved before stays.
+    """  # noqa: DOC502  raised by the functions below
+    path, n = checkpoint.folder / "images.h5", len(dataset.table.paths)
+    progress, rows = _resume(dataset, path, size, source, checkpoint)
+    pixels = hdf5.map_array(path, "pixels", write=True)
     try:
-        _fill(dataset, open_rows, pixels, state, checkpoint, progress, workers)
+        _fill(dataset, rows, pixels, progress, checkpoint, max(1, workers))
     except KeyboardInterrupt:
-        packed = int((state.files[: state.done, 1] >= 0).sum())
-        tqdm.write(f"packing was interrupted: {packed} of {n} pictures are packed and kept; start again to go on there")
+        kept = f"{progress.count_packed()} of {n} pictures are packed and kept"
+        tqdm.write(f"packing was interrupted: {kept}; start again to go on there")
         raise
-    if state.unusable and (bad_images == "stop" or len(state.unusable) == n):
-        reasons = [reason for _, reason in sorted(state.unusable.items())]
-        kind = NothingUsable if len(reasons) == n else ImageError
-        raise kind("\n".join([f"{len(reasons)} of {n} images cannot be used:", *reasons]))
-    rows = np.array([row for row in range(n) if row not in state.unusable], np.int64)
-    whole = partial
-    if len(rows) < n:
-        whole = partial.with_name("kept.h5")
-        _allocate(whole, len(rows), size, source)
-        kept = hdf5.map_array(whole, "pixels", write=True)
-        for place, row in enumerate(rows):
-            kept[place] = pixels[row]
-        kept.flush()
-    place = np.full(n, -1)
-    place[rows] = np.arange(len(rows))
-    same: dict[bytes, list[int]] = {}
-    for number, row in enumerate(rows):
-        same.setdefault(state.digests[row].tobytes(), []).append(number)
-    return Packed(
-        file=whole,
-        rows=rows,
-        sizes=state.sizes[rows],
-        notes={note: [int(place[row]) for row in sorted(found)] for note, found in sorted(state.notes.items())},
-        duplicates=[group for group in same.values() if len(group) > 1],
-        unusable=dict(sorted(state.unusable.items())),
-    )
+    _raise_if_unusable(progress.unusable, n, bad_images)
+    usable = np.array([row for row in range(n) if row not in progress.unusable], np.int64)
+    if len(usable) < n:
+        path = _copy_rows(pixels, usable, path.with_name("kept.h5"), source)
+    return _describe(path, usable, progress)
 
 
-def _resumed(checkpoint: Checkpoint, partial: Path, n: int, size: int) -> _Progress:
-    """Return how far an interrupted run came; where its state or its file is damaged, say so and begin anew."""
-    found = checkpoint.load() if partial.exists() else None
+def _resume(
+    dataset: Dataset, path: Path, size: int, source: str, checkpoint: Checkpoint
+) -> tuple[_Progress, list[int]]:
+    """Open the file of an interrupted run, or allocate it.
+
+    Returns:
+        How far the run came, and the rows that are to be packed, ascending.
+    """
+    n = len(dataset.table.paths)
+    progress = _load_progress(checkpoint, path, n, size)
+    changed = progress.changed_rows(dataset)
+    if path.exists() and (not progress.done or (changed and path.stat().st_nlink > 1)):
+        path.unlink()  # it is of no use, or was put in place, where it never changes
+        progress = _Progress.empty(n)
+    rows = progress.reopen(changed)
+    if not path.exists():
+        checkpoint.delete_state()  # before there is a file that an earlier state could be taken to be about
+        _allocate(path, n, size, source)
+    elif changed:  # saved before a pixel changes, so that no earlier state of a file is ever taken for the new one
+        checkpoint.save(progress.content(), at_once=True)
+    return progress, rows
+
+
+def _load_progress(checkpoint: Checkpoint, path: Path, n: int, size: int) -> _Progress:
+    """Return how far an interrupted run came; where its state or its file is damaged, warn and begin anew."""
+    content = checkpoint.load() if path.exists() else None
+    if not content:
+        return _Progress.empty(n)
     try:
-        state = _Progress.of(found, n)
-        shape = hdf5.map_array(partial, "pixels").shape if state.done else (n, size, size, 3)
-        reason = f"{partial}: pictures of shape {shape}" if shape != (n, size, size, 3) else ""
+        progress = _Progress.restore(content, n)
+        shape = hdf5.map_array(path, "pixels").shape if progress.done else (n, size, size, 3)
+        reason = f"{path}: pictures of shape {shape}" if shape != (n, size, size, 3) else ""
     except Exception as error:  # readers raise nearly anything on damaged bytes
-        state, reason = _Progress.of(None, n), str(error) or type(error).__name__
+        progress, reason = _Progress.empty(n), str(error) or type(error).__name__
     if reason:
-        checkpoint.say_damaged(reason)
-        state = _Progress.of(None, n)
-    return state
+        checkpoint.warn_damaged(reason)
+        return _Progress.empty(n)
+    return progress
 
 
 def _fill(
     dataset: Dataset,
     rows: list[int],
     pixels: np.memmap,
-    state: _Progress,
+    progress: _Progress,
     checkpoint: Checkpoint,
-    progress: bool,
-    workers: int | None,
+    workers: int,
 ) -> None:
-    """Pack these rows, ascending, noting now and then how far it is."""
-    paths, size, n = dataset.table.paths, pixels.shape[1], len(pixels)
-
-    def work(row: int) -> tuple[np.ndarray, tuple[int, int], list[str], bytes, tuple[int, ...]]:
-        picture = dataset.image(row)
-        file = _file_state(picture)
-        if isinstance(picture, np.ndarray):
-            notes: list[str] = []
-            if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3 or picture.size == 0:
-                shape = f"{picture.dtype} array of shape {picture.shape}"
-                raise ImageError(f"{paths[row]}: {shape}, expected (h, w, 3) uint8")
-        else:
-            picture, notes = decode_noting(picture, paths[row])
-        height, width = picture.shape[:2]
-        notes += oddities(height, width)
-        small = resize(picture, size)
-        return small, (height, width), notes, hashlib.blake2b(small.tobytes(), digest_size=16).digest(), file
-
-    workers = max(1, min(os.cpu_count() or 1, 8) if workers is None else workers)
-    waiting: deque[Future[Any]] = deque()
-    shown = tqdm(rows, "pack", n, initial=n - len(rows), unit="image", disable=None if progress else True)
+    """Pack these rows, ascending, and save now and then how far it is."""
+    n, size = pixels.shape[:2]
+    bar = tqdm(rows, "pack", n, initial=n - len(rows), unit="image", disable=None)
     with ThreadPoolExecutor(workers) as pool:
+        futures = _submit_ahead(pool, lambda row: _pack_picture(dataset, row, size), rows, 2 * workers)
         try:
-            for position, row in enumerate(shown):
-                while len(waiting) < 2 * workers and (ahead := position + len(waiting)) < len(rows):
-                    waiting.append(pool.submit(work, rows[ahead]))
+            for row, future in zip(bar, futures, strict=True):
                 try:
-                    pixels[row], state.sizes[row], found, digest, file = waiting.popleft().result()
-                    state.digests[row] = np.frombuffer(digest, np.uint8)
-                    for note in found:
-                        state.notes.setdefault(note, []).append(row)
-                    state.unusable.pop(row, None)
-                    state.files[row] = file
+                    picture = future.result()
+                    pixels[row] = picture.pixels
+                    progress.add(row, picture)
                 except ImageError as error:
-                    state.unusable[row] = str(error)
-                state.done = max(state.done, row + 1)
+                    progress.unusable[row] = str(error)
+                progress.done = max(progress.done, row + 1)
                 if checkpoint.due:
                     pixels.flush()
-                    checkpoint.save(state.content())
+                    checkpoint.save(progress.content())
         finally:  # an interrupt keeps what is done
             with _uninterrupted():
                 pool.shutdown(cancel_futures=True)
                 pixels.flush()
-                checkpoint.save(state.content(), at_once=True)
+                checkpoint.save(progress.content(), at_once=True)
+
+
+def _submit_ahead(
+    pool: ThreadPoolExecutor, function: Callable[[int], _Picture], rows: list[int], most: int
+) -> Iterator[Future[_Picture]]:
+    """Yield the future of each row in order, of which at most so many are under way."""
+    waiting: deque[Future[_Picture]] = deque()
+    for position in range(len(rows)):
+        while len(waiting) < most and (ahead := position + len(waiting)) < len(rows):
+            waiting.append(pool.submit(function, rows[ahead]))
+        yield waiting.popleft()
+
+
+def _pack_picture(dataset: Dataset, row: int, size: int) -> _Picture:
+    """Return a row's picture, decoded and resized.
+
+    Raises:
+        ImageError: It cannot be used.
+    """
+    picture, name = dataset.image(row), dataset.table.paths[row]
+    file = _file_state(picture)
+    notes: list[str] = []
+    if isinstance(picture, Path):
+        picture, notes = decode_noting(picture, name)
+    elif picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3 or picture.size == 0:
+        array = f"{picture.dtype} array of shape {picture.shape}"
+        raise ImageError(f"{name}: {array}, expected (h, w, 3) uint8")
+    height, width = picture.shape[:2]
+    small = resize(picture, size)
+    digest = hashlib.blake2b(small.tobytes(), digest_size=16).digest()
+    return _Picture(small, (height, width), notes + oddities(height, width), digest, file)
+
+
+def _raise_if_unusable(unusable: dict[int, str], n: int, bad_images: Literal["stop", "drop"]) -> None:
+    """Raise where pictures that cannot be used stop the run.
+
+    Raises:
+        ImageError: As `pack` says.
+    """
+    if unusable and (bad_images == "stop" or len(unusable) == n):
+        reasons = [reason for _, reason in sorted(unusable.items())]
+        kind = NothingUsable if len(reasons) == n else ImageError
+        raise kind("\n".join([f"{len(reasons)} of {n} images cannot be used:", *reasons]))
+
+
+def _copy_rows(pixels: np.memmap, rows: np.ndarray, path: Path, source: str) -> Path:
+    """Copy some pictures to a file of their own.
+
+    Returns:
+        That file.
+    """
+    _allocate(path, len(rows), pixels.shape[1], source)
+    copy = hdf5.map_array(path, "pixels", write=True)
+    for position, row in enumerate(rows):
+        copy[position] = pixels[row]
+    copy.flush()
+    return path
+
+
+def _describe(path: Path, rows: np.ndarray, progress: _Progress) -> Packed:
+    """Return what is known of the pictures of a file, which are these rows of the dataset."""
+    position = np.full(len(progress.sizes), -1)
+    position[rows] = np.arange(len(rows))
+    equal: dict[bytes, list[int]] = {}
+    for number, row in enumerate(rows):
+        equal.setdefault(progress.digests[row].tobytes(), []).append(number)
+    return Packed(
+        file=path,
+        rows=rows,
+        sizes=progress.sizes[rows],
+        notes={note: [int(position[row]) for row in sorted(noted)] for note, noted in sorted(progress.notes.items())},
+        duplicates=[group for group in equal.values() if len(group) > 1],
+        unusable=dict(sorted(progress.unusable.items())),
+    )
 
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Let an interrupt wait until the block has ended.
+    """Delay an interrupt until the block has ended.
 
     Raises:
-        KeyboardInterrupt: one came.
+        KeyboardInterrupt: One came.
     """
     if threading.current_thread() is not threading.main_thread():  # no interrupt ever comes there
         yield
         return
-    came: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    received: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: received.append(number))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-    if came and before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, handler)
+    if received and handler is not signal.SIG_IGN:
         raise KeyboardInterrupt
 
 
 def _allocate(path: Path, n: int, size: int, source: str) -> None:
-    """Make the file, with all the room that it will take.
+    """Make a file for n pictures, with all the room that they will take.
 
     Raises:
         SourceError: There is too little.

@@ -28,7 +28,7 @@ STATISTICS = (
     *("classes", "train images", "val images", "test images"),
     *("positives per train image", "negatives per train image"),
 )
-"""What the figures of `PUBLISHED` are, as the table prints them."""
+"""Names of the figures of `PUBLISHED`, in their order."""
 PROTOCOL: dict[str, dict[str, Any]] = {
     "voc": {"labels": "lists", "difficult": "negative"},
     "coco": {"year": 2014, "unannotated": "drop", "crowd": "count", "order": "string", "test_fraction": None},
@@ -90,8 +90,8 @@ class Verdict:
     why: tuple[str, ...]
 
 
-def statistics(source: str, table: Table) -> list[Statistic]:
-    """Count what the papers publish.
+def compare_counts(source: str, table: Table) -> list[Statistic]:
+    """Return the counts that papers publish beside those of a copy.
 
     Labels of an image are those of train, rounded as published; since the paper does not say whether its training set
     is the part before or after the cut, the official training part may agree instead.
@@ -108,16 +108,17 @@ def statistics(source: str, table: Table) -> list[Statistic]:
     c = len(table.classes)
     positives = [_mean(table.truth[rows]) for rows in (table.rows("train"), np.flatnonzero(table.official == 0))]
     counts = [[c], *([len(table.rows(name))] for name in SPLITS), positives, [c - mean for mean in positives]]
-    result = []
+    rows = []
     for name, published, values in zip(STATISTICS, PUBLISHED[source], counts, strict=True):
         decimals = len(published.partition(".")[2])
         texts = [f"{value:.{decimals}f}" for value in values]
-        result.append(Statistic(name, published, published if published in texts else texts[0], published in texts))
-    return result
+        same = published in texts
+        rows.append(Statistic(name, published, published if same else texts[0], same))
+    return rows
 
 
-def verdicts(source: str, settings: Any, table: Table) -> list[Verdict]:
-    """Tell which papers' numbers a copy compares with.
+def judge(source: str, settings: Any, table: Table) -> list[Verdict]:
+    """Return which papers' numbers a copy compares with.
 
     Args:
         source: Name of the source.
@@ -129,31 +130,17 @@ def verdicts(source: str, settings: Any, table: Table) -> list[Verdict]:
     """
     if source not in PUBLISHED:
         return []
-    faults = _departures(source, settings, table)
-    if faults:
-        result = [Verdict((*FAMILY, *UNSCORED), "no", faults)]
+    if departures := _list_departures(source, settings, table):
+        family = [Verdict((*FAMILY, *UNSCORED), "no", departures)]
     elif source == "nus":
-        result = _nus(settings, table)
+        family = _judge_nus(settings, table)
     else:
-        answer, doubt = "yes", ()
-        if source == "cub" and _digest(table) != ATTRIBUTES:
-            answer, doubt = "open", ("the attributes are not called as known, so their order was not compared",)
-        result = [Verdict(FAMILY, answer, doubt), *_unscored(source, answer, table, *doubt)]
-    own = "they hold no val images out: epoch and weights were chosen on the test images"
-    if source in ("coco", "nus"):
-        kept = " from 119,103 training images, without those that have no label" if source == "nus" else ""
-        result.append(Verdict((OTHERS,), "no", (own + kept,)))
-    if source == "coco":
-        n = len(table.rows("test"))
-        whole = n == COCO_VAL
-        why = "their test images; what they trained on may differ" if whole else f"this copy has {n:,} test images"
-        papers = (f"papers that test on all {COCO_VAL:,} images of the official val part",)
-        result.append(Verdict(papers, "open" if whole else "no", (why,)))
-    return result
+        family = _judge_same_protocol(source, table)
+    return family + _judge_others(source, table)
 
 
-def draw(settings: Simulate) -> str:
-    """Tell whether the labels that stay known are the very ones of the papers.
+def describe_draw(settings: Simulate) -> str:
+    """Return whether the labels that stay known are the very ones of the papers, in words.
 
     Args:
         settings: `simulate` for the dataset.
@@ -171,8 +158,8 @@ def draw(settings: Simulate) -> str:
     return other if one else f"{other}, and not one positive alone of each image, each as likely as another"
 
 
-def pictures(size: int) -> str:
-    """Tell whether pictures are packed as the papers resize them.
+def describe_pictures(size: int) -> str:
+    """Return whether pictures are packed as the papers resize them, in words.
 
     Args:
         size: `prepare.<dataset>.size`.
@@ -188,48 +175,55 @@ def _mean(truth: np.ndarray) -> float:
     return float(truth.sum() / max(len(truth), 1))
 
 
-def _departures(source: str, settings: Any, table: Table) -> tuple[str, ...]:
+def _list_departures(source: str, settings: Any, table: Table) -> tuple[str, ...]:
     """Return in what counts and settings differ from the papers'."""
-    differ = [row.name for row in statistics(source, table) if not row.same]
-    wanted = PROTOCOL[source] | CUT
-    found = [
+    differ = [row.name for row in compare_counts(source, table) if not row.same]
+    counts = [f"counts differ: {', '.join(differ)}"] if differ else []
+    changed = [
         f"{key}: {getattr(settings, key)}, the papers {'null' if value is None else value}"
-        for key, value in wanted.items()
+        for key, value in (PROTOCOL[source] | CUT).items()
         if getattr(settings, key) != value
     ]
-    found += _other_classes(CLASSES.get(source, table.classes), table.classes)
-    return (*([f"counts differ: {', '.join(differ)}"] if differ else []), *found)
+    return (*counts, *changed, *_compare_classes(CLASSES.get(source, table.classes), table.classes))
 
 
-def _other_classes(theirs: tuple[str, ...], ours: tuple[str, ...]) -> list[str]:
+def _compare_classes(theirs: tuple[str, ...], ours: tuple[str, ...]) -> list[str]:
     """Return in what classes differ from the papers': one sentence, or none."""
     extra = preview([name for name in ours if name not in theirs])
     absent = preview([name for name in theirs if name not in ours])
     if extra or absent:
         return [f"classes: {extra or 'nothing'} in place of {absent or 'nothing'}"]
-    for column, (name, wanted) in enumerate(zip(ours, theirs, strict=True)):
-        if name != wanted:
+    for column, (name, expected) in enumerate(zip(ours, theirs, strict=True)):
+        if name != expected:
             order = "in another order than the papers', so other labels are drawn"
-            return [f"classes: {order} (column {column}: {name}, theirs {wanted})"]
+            return [f"classes: {order} (column {column}: {name}, theirs {expected})"]
     return []
 
 
-def _digest(table: Table) -> str:
+def _digest_classes(table: Table) -> str:
     """Return the digest of the classes, as `ATTRIBUTES`."""
     return hashlib.sha256("\n".join(table.classes).encode()).hexdigest()
 
 
-def _unscored(source: str, answer: Literal["yes", "open"], table: Table, *why: str) -> list[Verdict]:
+def _judge_same_protocol(source: str, table: Table) -> list[Verdict]:
+    """Return the verdicts on a copy of VOC, COCO or CUB whose counts and settings are the papers'."""
+    answer, doubt = "yes", ()
+    if source == "cub" and _digest_classes(table) != ATTRIBUTES:
+        answer, doubt = "open", ("the attributes are not called as known, so their order was not compared",)
+    return [Verdict(FAMILY, answer, doubt), *_judge_unscored(source, answer, table, *doubt)]
+
+
+def _judge_unscored(source: str, answer: Literal["yes", "open"], table: Table, *why: str) -> list[Verdict]:
     """Return the verdicts on the papers that drop the last test batch."""
-    result = []
+    verdicts = []
     for paper, batches in BATCHES.items():
         left = ", ".join(f"{len(table.rows('test')) % size} with batches of {size}" for size in batches[source])
-        told = f"their code leaves the last test images unscored where they fill no batch ({left}); here all are scored"
-        result.append(Verdict((paper,), answer, (*why, told)))
-    return result
+        code = f"their code leaves the last test images unscored where they fill no batch ({left})"
+        verdicts.append(Verdict((paper,), answer, (*why, f"{code}; here all are scored")))
+    return verdicts
 
 
-def _nus(settings: Any, table: Table) -> list[Verdict]:
+def _judge_nus(settings: Any, table: Table) -> list[Verdict]:
     """Return the verdicts on a copy of NUS whose counts are the papers'."""
     bare = tuple(int((~table.truth[table.official == part].any(axis=1)).sum()) for part in (0, 1))
     counts = f"{bare[0]:,} training and {bare[1]:,} test images have no label here"
@@ -240,7 +234,7 @@ def _nus(settings: Any, table: Table) -> list[Verdict]:
     )
     cole = f"only with the arrays of Cole and the pictures that he crawled anew in 2020 ({counts})"
     if bare == BARE:
-        recrawl = _unscored("nus", "open", table, cole + ", as in his arrays; the pictures cannot be told", order)
+        recrawl = _judge_unscored("nus", "open", table, cole + ", as in his arrays; the pictures cannot be told", order)
     else:
         recrawl = [Verdict(UNSCORED, "no", (f"{counts}; in the arrays of Cole {BARE[0]:,} and {BARE[1]:,}",))]
     official = "only with the arrays of Zhou and the official pictures; nothing in the files tells them from Cole's"
@@ -249,3 +243,19 @@ def _nus(settings: Any, table: Table) -> list[Verdict]:
         " published; the code of LAC points to Cole's arrays"
     )
     return [Verdict(FAMILY[:2], "open", (official, order)), Verdict(FAMILY[2:], "open", (own, order)), *recrawl]
+
+
+def _judge_others(source: str, table: Table) -> list[Verdict]:
+    """Return the verdicts on the papers of another protocol."""
+    verdicts = []
+    own = "they hold no val images out: epoch and weights were chosen on the test images"
+    if source in ("coco", "nus"):
+        kept = " from 119,103 training images, without those that have no label" if source == "nus" else ""
+        verdicts.append(Verdict((OTHERS,), "no", (own + kept,)))
+    if source == "coco":
+        n = len(table.rows("test"))
+        whole = n == COCO_VAL
+        why = "their test images; what they trained on may differ" if whole else f"this copy has {n:,} test images"
+        papers = (f"papers that test on all {COCO_VAL:,} images of the official val part",)
+        verdicts.append(Verdict(papers, "open" if whole else "no", (why,)))
+    return verdicts

@@ -1,6 +1,6 @@
-"""Biased and partial label draws: with which chance each present label of an image stays known, and drawing by it.
+"""Biased and partial label draws: each present label has a chance of staying known, and is drawn by it.
 
-A draw is two steps. The first gives each positive its chance of staying known: in proportion to a weight, as far as a
+A draw has two steps. The first gives each positive its chance of staying known: in proportion to a weight, as far as a
 chance goes, so that they add up to what is to be kept. The second draws labels with exactly these chances. So what a
 draw is expected to hide is known before it is made.
 Source: ours. The weights are those of studies of how annotators choose the label that they give: Arroyo, Perona, Cole,
@@ -9,27 +9,27 @@ partial labels are the general missing-label setting of Zhou et al., ECCV 2022, 
 are systematic sampling in random order (Goodman, Kish, JASA 1950), which has the chances asked for exactly.
 """
 
-import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from pipeline.core import seeds
+from pipeline.core.errors import SourceError
 from pipeline.labels import recipe
+from pipeline.labels.chances import SNAP, chances, share_chances
 from pipeline.labels.settings import KeptByTable, KeptCount, KeptShare, Simulate
-from pipeline.labels.table import Table
+from pipeline.labels.table import Objects, Table
+from pipeline.labels.weights import bias_weights
 
-PARTS = ("official_train", "official_test")  # their places are the numbers of `Table.official`
-
-
-FAINTEST = 1e-12
-"""Least weight of a label beside the heaviest of its row, so that it is not lost in rounding."""
-SNAP = 1e-9  # sums of chances within this of a whole number are one
+PARTS = ("official_train", "official_test")
+"""Names of the official parts; their positions are the numbers of `Table.official`."""
 
 
 @dataclass(frozen=True)
 class Draw:
-    """What was drawn, and with which chances.
+    """Labels that stay known, and their chances.
 
     Args:
         observed: (N, C) int8, 1 known positive, 0 unknown, -1 known negative.
@@ -42,8 +42,46 @@ class Draw:
     uniform: np.ndarray
 
 
+def observe(root: Path, table: Table, objects: Objects | None, settings: Simulate) -> Draw:
+    """Return the labels that stay known: drawn, or as the data give them.
+
+    Args:
+        root: Project root, from which the name of a table of weights counts.
+        table: The table of a dataset.
+        objects: Where its objects lie.
+        settings: The settings.
+
+    Returns:
+        The labels.
+
+    Raises:
+        ConfigError: The bias does not suit the data.
+        SourceError: The table of weights is faulty, or no positive of the training split stays known.
+    """
+    if settings.protocol == "given":
+        result = given(table)
+    else:
+        result = draw(table, settings, bias_weights(root, table, objects, settings))
+    if not (result.observed[table.rows("train")] == 1).any():
+        raise SourceError("simulate: no positive is known in the training split: nothing could be learned")
+    return result
+
+
+def given(table: Table) -> Draw:
+    """Return labels that are not exhaustive as what is observed: nothing is drawn.
+
+    Args:
+        table: A table whose labels are not exhaustive.
+
+    Returns:
+        The labels: 1 known present, -1 known absent, 0 unknown.
+    """
+    observed = np.where(table.scored, np.where(table.truth == 1, 1, -1), 0).astype(np.int8)
+    return Draw(observed, (observed != 0).astype(np.float64), (observed == 1).astype(np.float64))
+
+
 def draw(table: Table, settings: Simulate, weights: np.ndarray) -> Draw:
-    """Draw the labels that stay known.
+    """Return the labels that stay known.
 
     Each official part is drawn by itself, in row order; positives and negatives from streams of their own. Where truth
     is not known nothing is observed.
@@ -57,33 +95,47 @@ def draw(table: Table, settings: Simulate, weights: np.ndarray) -> Draw:
         The draw.
     """
     shape = table.truth.shape
-    observed, chance, uniform = np.zeros(shape, np.int8), np.zeros(shape), np.zeros(shape)
-    weights, even = np.broadcast_to(weights, shape), np.ones((1, 1))
-    published = settings.protocol == "literature"
+    result = Draw(np.zeros(shape, np.int8), np.zeros(shape), np.zeros(shape))
+    weights = np.broadcast_to(weights, shape)
     for number, part in enumerate(PARTS):
         rows = np.flatnonzero(table.official == number)
-        present, scored = table.truth[rows] == 1, table.scored[rows]
-        absent = ~present if published else ~present & scored
-        positive = _chances(settings.positives, weights[rows], present)
-        negative = _chances(settings.negatives, even, absent)
-        chance[rows] = (positive + negative) * scored
-        if isinstance(settings.positives, KeptByTable):
-            uniform[rows] = present * (positive.sum() / max(np.count_nonzero(present), 1))
-        else:
-            uniform[rows] = _chances(settings.positives, even, present)
-        if published:
-            kept = (settings.positives, settings.negatives)
-            counts = [wanted.value for wanted in kept if isinstance(wanted, KeptCount)]  # both: the schema sees to it
-            observed[rows] = recipe.literature(present, settings.seed, *counts) * scored
-            continue
-        if settings.plain:
-            known = recipe.seeded(present, seeds.numpy_generator(settings.draw, "simulate", part)) == 1
-        else:
-            known = _drawn(settings.positives, positive, settings.draw, part, "positives")
-        observed[rows] = known
-        if settings.negatives.value:
-            observed[rows] -= _drawn(settings.negatives, negative, settings.draw, part, "negatives")
-    return Draw(observed, chance, uniform)
+        drawn = _draw_part(table.truth[rows] == 1, table.scored[rows], weights[rows], settings, part)
+        result.observed[rows], result.chance[rows], result.uniform[rows] = drawn.observed, drawn.chance, drawn.uniform
+    return result
+
+
+def _draw_part(present: np.ndarray, scored: np.ndarray, weights: np.ndarray, settings: Simulate, part: str) -> Draw:
+    """Return the labels of one official part that stay known; ``present`` and ``scored`` are (R, C) bool."""
+    published, even = settings.protocol == "literature", np.ones((1, 1))
+    absent = ~present if published else ~present & scored
+    positive = _chances(settings.positives, weights, present)
+    negative = _chances(settings.negatives, even, absent)
+    if isinstance(settings.positives, KeptByTable):
+        uniform = present * (positive.sum() / max(np.count_nonzero(present), 1))
+    else:
+        uniform = _chances(settings.positives, even, present)
+    if published:
+        kept = (settings.positives, settings.negatives)
+        counts = [labels.value for labels in kept if isinstance(labels, KeptCount)]  # both: the schema sees to it
+        observed = recipe.literature(present, settings.seed, *counts) * scored
+    else:
+        observed = _draw_labels(present, positive, negative, settings, part)
+    return Draw(observed, (positive + negative) * scored, uniform)
+
+
+def _draw_labels(
+    present: np.ndarray, positive: np.ndarray, negative: np.ndarray, settings: Simulate, part: str
+) -> np.ndarray:
+    """Return (R, C) int8 observed labels of the seeded protocol, from the chances of positives and of negatives."""
+    if settings.plain:
+        observed = recipe.seeded(present, seeds.numpy_generator(settings.draw, "simulate", part))
+    else:
+        generator = seeds.numpy_generator(settings.draw, "simulate", part, "positives")
+        observed = _sampler(settings.positives)(positive, generator).astype(np.int8)
+    if settings.negatives.value:
+        generator = seeds.numpy_generator(settings.draw, "simulate", part, "negatives")
+        observed -= _sampler(settings.negatives)(negative, generator)
+    return observed
 
 
 def _chances(kept: KeptCount | KeptShare | KeptByTable, weights: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -96,62 +148,15 @@ def _chances(kept: KeptCount | KeptShare | KeptByTable, weights: np.ndarray, lab
     return chances(weights, kept.value)
 
 
-def _drawn(
-    kept: KeptCount | KeptShare | KeptByTable, chance: np.ndarray, number: int, part: str, what: str
-) -> np.ndarray:
-    """Return (R, C) bool labels, drawn with their chances."""
-    generator = seeds.numpy_generator(number, "simulate", part, what)
-    return (draw_fixed if isinstance(kept, KeptCount) else draw_each)(chance, generator)
-
-
-def chances(weights: np.ndarray, keep: np.ndarray | float) -> np.ndarray:
-    """Give each label its chance of staying known: in proportion to its weight, at most 1, adding up in each row.
-
-    Where a label's share would exceed 1 it is 1, and the rest of the row shares what is left.
-
-    Args:
-        weights: (R, L), at least 0; 0: no label there, or one that is never kept.
-        keep: (R,) or one number: what the chances of a row add up to; a row with fewer labels of weight above 0 keeps
-            all of these.
-
-    Returns:
-        (R, L) float64 in [0, 1].
-    """
-    weights = np.asarray(weights, np.float64)
-    largest = weights.max(axis=1, keepdims=True, initial=0)
-    ratios = np.divide(weights, largest, out=np.zeros_like(weights), where=largest > 0)  # so that sums are finite
-    weights = np.where(weights > 0, np.maximum(ratios, FAINTEST), 0)
-    left = np.array(np.broadcast_to(np.asarray(keep, np.float64), len(weights)))
-    result, free = np.zeros(weights.shape), weights > 0
-    while True:
-        total = np.where(free, weights, 0).sum(axis=1)
-        factor = np.divide(left, total, out=np.zeros_like(left), where=total > 0)
-        shares = np.where(free, weights * factor[:, None], 0)
-        full = shares >= 1 - SNAP
-        if not full.any():
-            return np.where(free, shares, result)
-        result[full] = 1
-        free &= ~full
-        left = np.maximum(left - full.sum(axis=1), 0)
-
-
-def share_chances(weights: np.ndarray, labels: np.ndarray, share: float) -> np.ndarray:
-    """Give each label its chance of staying known, so that a share of all labels is expected to.
-
-    Args:
-        weights: (N, C), at least 0.
-        labels: (N, C) bool, which cells are labels.
-        share: Share of the labels, in [0, 1].
-
-    Returns:
-        (N, C) float64 in [0, 1], 0 where there is no label.
-    """
-    flat = np.where(labels, weights, 0).reshape(1, -1)
-    return chances(flat, share * np.count_nonzero(labels)).reshape(labels.shape)
+def _sampler(
+    kept: KeptCount | KeptShare | KeptByTable,
+) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
+    """Return the function that draws labels with their chances."""
+    return draw_fixed if isinstance(kept, KeptCount) else draw_independent
 
 
 def draw_fixed(chance: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Draw labels with given chances, in each row as many as the chances add up to.
+    """Return labels drawn with given chances, in each row as many as the chances add up to.
 
     Args:
         chance: (R, L) in [0, 1], each row adding up to a whole number.
@@ -161,7 +166,7 @@ def draw_fixed(chance: np.ndarray, generator: np.random.Generator) -> np.ndarray
         (R, L) bool. A label is drawn with its chance; rows are independent.
 
     Raises:
-        ValueError: a row does not add up to a whole number.
+        ValueError: A row does not add up to a whole number.
     """
     total = chance.sum(axis=1)
     if (np.abs(total - np.rint(total)) > 1e-6).any():
@@ -175,8 +180,8 @@ def draw_fixed(chance: np.ndarray, generator: np.random.Generator) -> np.ndarray
     return drawn
 
 
-def draw_each(chance: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Draw each label by itself.
+def draw_independent(chance: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Return labels each drawn by itself with its chance.
 
     Args:
         chance: (R, L) in [0, 1].
@@ -186,27 +191,3 @@ def draw_each(chance: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         (R, L) bool.
     """
     return generator.random(chance.shape) < chance
-
-
-def from_uniform(observed: np.ndarray, uniform: np.ndarray, fixed: bool) -> tuple[float | None, float | None]:
-    """Measure how far the classes of a draw are from those of an unbiased one.
-
-    Args:
-        observed: (C,) positives that stayed known.
-        uniform: (N, C) chances of an unbiased draw.
-        fixed: Whether each row keeps a fixed number, so that the total is no matter of chance.
-
-    Returns:
-        The total variation distance between the classes' shares, in [0, 1]: the part of the known positives that would
-        have to be of another class; and what an unbiased draw has of it by chance (mean of a normal's absolute value).
-        None where nothing is known or expected.
-    """
-    expected = uniform.sum(axis=0)
-    if not observed.sum() or not expected.sum():
-        return None, None
-    variance, share = (uniform * (1 - uniform)).sum(axis=0), expected / expected.sum()
-    if not fixed:  # of a class's count less its share of the total, which varies with it
-        variance = (1 - 2 * share) * variance + share**2 * variance.sum()
-    spread = np.sqrt(2 / math.pi * variance)
-    distance = np.abs(observed / observed.sum() - expected / expected.sum()).sum() / 2
-    return float(distance), float(spread.sum() / expected.sum() / 2)

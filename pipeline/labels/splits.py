@@ -1,4 +1,8 @@
-"""The published split of the official training part, and the published order of rows."""
+"""The published split of the official training part, and the published order of rows.
+
+Source: Cole et al., "Multi-Label Learning from Single Positive Labels", CVPR 2021; elijahcole/
+single-positive-multi-label @89152d5, datasets.py.
+"""
 
 from collections.abc import Sequence
 
@@ -6,7 +10,7 @@ import numpy as np
 
 
 def split_rows(n: int, fraction: float = 0.2, seed: int = 1200) -> tuple[np.ndarray, np.ndarray]:
-    """Cut the rows of the official training part in train and val by the published rule.
+    """Return the rows of the official training part that are train and val by the published rule.
 
     Args:
         n: Number of rows.
@@ -27,7 +31,7 @@ def split_rows(n: int, fraction: float = 0.2, seed: int = 1200) -> tuple[np.ndar
 
 
 def string_order(ids: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Give the published row order of COCO: image ids sorted as strings ("10" before "9").
+    """Return the published row order of COCO: image ids sorted as strings ("10" before "9").
 
     A numeric sort gives every row another draw and another split under the same seeds.
 
@@ -35,7 +39,7 @@ def string_order(ids: Sequence[int] | np.ndarray) -> np.ndarray:
         ids: N whole numbers.
 
     Returns:
-        (N,) int64, the places in `ids` to visit in turn: `np.asarray(ids)[string_order(ids)]` is sorted.
+        (N,) int64, positions in `ids`: `np.asarray(ids)[string_order(ids)]` is sorted.
     """
     texts = [str(int(number)) for number in ids]
     return np.array(sorted(range(len(texts)), key=texts.__getitem__), dtype=np.int64)

@@ -17,7 +17,8 @@ from pipeline.core.errors import FileError
 from pipeline.core.text import CONTROL, relative_path
 
 ROW_FIELDS = ("truth", "scored", "split", "official")
-SPLITS = ("train", "val", "test")  # the number of a split is its place here
+SPLITS = ("train", "val", "test")
+"""Names of the splits; their positions are the numbers of `Table.split`."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Table:
             an image: what is not scored is unknown there, no rate over it can be measured, and labels are not drawn.
 
     Raises:
-        ValueError: a field has the wrong type, shape or values; the message names the field and the first offender.
+        ValueError: A field has the wrong type, shape or values; the message names the field and the first offender.
     """
 
     classes: tuple[str, ...]
@@ -60,6 +61,15 @@ class Table:
         for path in self.paths:
             if (form := relative_path(path)) != path:
                 raise ValueError(f"table: paths: {path!r} is not in the form of relative_path, {form!r}")
+        self._check_arrays()
+        self._check_values()
+
+    def _check_arrays(self) -> None:
+        """Check types and shapes.
+
+        Raises:
+            ValueError: One is wrong.
+        """
         n, c = len(self.paths), len(self.classes)
         for name, kind, shape in (
             ("truth", np.int8, (n, c)),
@@ -69,30 +79,36 @@ class Table:
         ):
             array = getattr(self, name)
             if not isinstance(array, np.ndarray) or array.dtype != kind:
-                found = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
-                raise ValueError(f"table: {name} is {found}, expected an array of {np.dtype(kind)}")
+                actual = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
+                raise ValueError(f"table: {name} is {actual}, expected an array of {np.dtype(kind)}")
             if array.shape != shape:
                 raise ValueError(f"table: {name} has shape {array.shape}, expected {shape} (paths, classes)")
+
+    def _check_values(self) -> None:
+        """Check ranges, and that fields agree.
+
+        Raises:
+            ValueError: A value is out of its range, or contradicts another field.
+        """
         for name, highest in (("truth", 1), ("split", len(SPLITS) - 1), ("official", 1)):
             array = getattr(self, name)
             wrong = np.argwhere((array < 0) | (array > highest))
             if len(wrong):
-                place = tuple(int(i) for i in wrong[0])
-                path = self.paths[place[0]]
-                raise ValueError(f"table: {name} holds {array[place]} at {place} ({path}), expected 0 to {highest}")
+                index = tuple(int(i) for i in wrong[0])
+                path = self.paths[index[0]]
+                raise ValueError(f"table: {name} holds {array[index]} at {index} ({path}), expected 0 to {highest}")
         unknown = np.argwhere(~self.scored & (self.truth == 1))
         if len(unknown):
             row, column = unknown[0]
-            raise ValueError(
-                f"table: truth is 1 where scored is False, for {self.paths[row]} and class {self.classes[column]}"
-            )
+            cell = f"{self.paths[row]} and class {self.classes[column]}"
+            raise ValueError(f"table: truth is 1 where scored is False, for {cell}")
         leaked = np.flatnonzero((self.official == 1) & (self.split != 2))
         if len(leaked):
-            where = SPLITS[self.split[leaked[0]]]
-            raise ValueError(f"table: {self.paths[leaked[0]]} is an official test image in the {where} split")
+            split_name = SPLITS[self.split[leaked[0]]]
+            raise ValueError(f"table: {self.paths[leaked[0]]} is an official test image in the {split_name} split")
 
     def rows(self, split_name: str) -> np.ndarray:
-        """Give the rows of a split.
+        """Return the rows of a split.
 
         Args:
             split_name: "train", "val" or "test".
@@ -101,20 +117,20 @@ class Table:
             (R,) int64 row numbers, ascending.
 
         Raises:
-            ValueError: no split has that name.
+            ValueError: No split has that name.
         """
         if split_name not in SPLITS:
             raise ValueError(f"table: no split {split_name!r}, only {', '.join(SPLITS)}")
         return np.flatnonzero(self.split == SPLITS.index(split_name)).astype(np.int64)
 
     def measurable(self, split_name: str) -> bool:
-        """Tell whether predictions for a split can be scored against the truth.
+        """Return whether predictions for a split can be scored against the truth.
 
         Args:
             split_name: "train", "val" or "test".
 
         Returns:
-            Whether the labels are exhaustive, or every label of this split is known all the same, and each of its
+            True where the labels are exhaustive, or every label of this split is known all the same and each of its
             classes is absent from an image of it: positives alone rank above nothing, whatever the predictions.
         """
         rows = self.rows(split_name)
@@ -123,7 +139,7 @@ class Table:
         return self.exhaustive or bool(self.scored[rows].all() and not alone.any())
 
     def reference(self, split_name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Give the labels that predictions for a split are scored by.
+        """Return the labels that predictions for a split are scored by.
 
         Args:
             split_name: "train", "val" or "test".
@@ -136,7 +152,7 @@ class Table:
         return self.truth[rows], self.scored[rows] | (not self.exhaustive)
 
     def take(self, rows: np.ndarray) -> "Table":
-        """Give the table of some rows.
+        """Return the table of some rows.
 
         Args:
             rows: (R,) row numbers.
@@ -158,7 +174,7 @@ class Objects:
             centres, as a fraction of half the picture's diagonal, in [0, 1]; 0 without.
 
     Raises:
-        ValueError: an array has another type, shape or range.
+        ValueError: An array has another type, shape or range.
     """
 
     area: np.ndarray
@@ -178,7 +194,7 @@ class Objects:
                 raise ValueError(f"objects: {name} holds values outside [0, 1]")
 
     def take(self, rows: np.ndarray) -> "Objects":
-        """Give the objects of some rows.
+        """Return the objects of some rows.
 
         Args:
             rows: (R,) row numbers.
@@ -208,6 +224,18 @@ class Dataset:
     report: dict[str, Any] = field(default_factory=dict)
     objects: Objects | None = None
 
+    def take(self, rows: np.ndarray) -> "Dataset":
+        """Return the dataset of some rows; its report stays that of all.
+
+        Args:
+            rows: (R,) row numbers.
+
+        Returns:
+            The dataset of these rows, in their order.
+        """
+        objects = None if self.objects is None else self.objects.take(rows)
+        return replace(self, table=self.table.take(rows), objects=objects, image=lambda row: self.image(int(rows[row])))
+
 
 def write_table(path: Path | str, table: Table, objects: Objects | None = None) -> None:
     """Write a table.
@@ -218,18 +246,18 @@ def write_table(path: Path | str, table: Table, objects: Objects | None = None) 
         objects: Where its objects lie, in the same rows and columns.
     """
     with hdf5.create(path) as file:
-        hdf5.put(file, "classes", np.array(table.classes, dtype=object), axes="class", units="name")
-        hdf5.put(file, "paths", np.array(table.paths, dtype=object), axes="image", units="relative path")
-        hdf5.put(file, "truth", table.truth, axes="image, class", units="1 present, 0 absent", compress=True)
-        hdf5.put(file, "scored", table.scored, axes="image, class", units="truth is known", compress=True)
-        hdf5.put(file, "split", table.split, axes="image", units="0 train, 1 val, 2 test")
-        hdf5.put(file, "official", table.official, axes="image", units="0 official training, 1 official test")
+        hdf5.write_array(file, "classes", np.array(table.classes, dtype=object), axes="class", units="name")
+        hdf5.write_array(file, "paths", np.array(table.paths, dtype=object), axes="image", units="relative path")
+        hdf5.write_array(file, "truth", table.truth, axes="image, class", units="1 present, 0 absent", compress=True)
+        hdf5.write_array(file, "scored", table.scored, axes="image, class", units="truth is known", compress=True)
+        hdf5.write_array(file, "split", table.split, axes="image", units="0 train, 1 val, 2 test")
+        hdf5.write_array(file, "official", table.official, axes="image", units="0 official training, 1 official test")
         file.attrs["exhaustive"] = table.exhaustive
         if objects is not None:
             units = "largest box as a fraction of the picture; 0 without"
-            hdf5.put(file, "area", objects.area, axes="image, class", units=units, compress=True)
+            hdf5.write_array(file, "area", objects.area, axes="image, class", units=units, compress=True)
             units = "most central box from the centre, in half diagonals; 0 without"
-            hdf5.put(file, "offset", objects.offset, axes="image, class", units=units, compress=True)
+            hdf5.write_array(file, "offset", objects.offset, axes="image, class", units=units, compress=True)
 
 
 def read_objects(path: Path | str) -> Objects | None:
@@ -242,7 +270,7 @@ def read_objects(path: Path | str) -> Objects | None:
         The objects, in the table's rows and columns; None where its source read no boxes.
 
     Raises:
-        FileError: the file is absent, damaged or incomplete, or holds impossible values.
+        FileError: The file is absent, damaged or incomplete, or holds impossible values.
     """
     with hdf5.read(path) as file:
         if "area" not in file:
@@ -263,13 +291,13 @@ def read_table(path: Path | str) -> Table:
         The table, checked.
 
     Raises:
-        FileError: the file is absent, damaged, incomplete, lacks a field or holds an impossible one.
+        FileError: The file is absent, damaged, incomplete, lacks a field or holds an impossible one.
     """
     with hdf5.read(path) as file:
         try:
             return Table(
-                classes=tuple(hdf5.strings(file["classes"])),
-                paths=tuple(hdf5.strings(file["paths"])),
+                classes=tuple(hdf5.read_strings(file["classes"])),
+                paths=tuple(hdf5.read_strings(file["paths"])),
                 **{name: file[name][()] for name in ROW_FIELDS},
                 exhaustive=bool(file.attrs["exhaustive"]),
             )
@@ -278,21 +306,21 @@ def read_table(path: Path | str) -> Table:
 
 
 def _check_names(what: str, names: tuple[str, ...]) -> None:
-    """Refuse names that are no strings, empty, padded, not NFC, with control characters, or there twice.
+    """Check that names are strings, not empty, unpadded, in NFC, without control characters, and unique.
 
     Raises:
-        ValueError: As said; the message names the offender.
+        ValueError: One is not; the message names it.
     """
     if not isinstance(names, tuple) or not names:
         raise ValueError(f"table: {what} must be a tuple of at least one name")
     seen: set[str] = set()
-    for place, name in enumerate(names):
+    for number, name in enumerate(names):
         if not isinstance(name, str) or not name.strip():
-            raise ValueError(f"table: {what}: number {place} is {name!r}, expected a name")
+            raise ValueError(f"table: {what}: number {number} is {name!r}, expected a name")
         if name != name.strip() or CONTROL.search(name):
             raise ValueError(f"table: {what}: {name!r} has blanks around it or a control character in it")
         if name != unicodedata.normalize("NFC", name):
             raise ValueError(f"table: {what}: {name!r} is not in unicode form NFC")
         if name in seen:
-            raise ValueError(f"table: {what}: {name!r} is there twice")
+            raise ValueError(f"table: {what}: duplicate name {name!r}")
         seen.add(name)

@@ -7,6 +7,7 @@ Source: the weights are those of studies of how annotators choose the label that
 import math
 import re
 import unicodedata
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ LEAST = 1e-4
 
 
 def bias_weights(root: Path, table: Table, objects: Objects | None, settings: Simulate) -> np.ndarray:
-    """Give each cell the weight that a bias gives it.
+    """Return the weight of each cell under a bias.
 
     Args:
         root: Project root, from which the name of a table of weights counts.
@@ -34,8 +35,8 @@ def bias_weights(root: Path, table: Table, objects: Objects | None, settings: Si
         Float64 weights, at least 0, broadcastable to (N, C).
 
     Raises:
-        ConfigError: the bias goes by boxes and there are none.
-        SourceError: the table of weights is faulty.
+        ConfigError: The bias goes by boxes and there are none.
+        SourceError: The table of weights is faulty.
     """
     bias = settings.bias
     if bias.kind == "uniform":
@@ -54,7 +55,7 @@ def bias_weights(root: Path, table: Table, objects: Objects | None, settings: Si
 
 
 def by_frequency(counts: np.ndarray, power: float) -> np.ndarray:
-    """Weigh classes by how often they occur.
+    """Return weights of classes by how often they occur.
 
     Args:
         counts: (C,) positives of each class; one that has none counts as having one.
@@ -67,7 +68,7 @@ def by_frequency(counts: np.ndarray, power: float) -> np.ndarray:
 
 
 def by_size(objects: Objects, power: float) -> np.ndarray:
-    """Weigh cells by the size of the class's largest object.
+    """Return weights of cells by the size of the class's largest object.
 
     Args:
         objects: Where objects lie.
@@ -80,7 +81,7 @@ def by_size(objects: Objects, power: float) -> np.ndarray:
 
 
 def by_closeness(objects: Objects, power: float) -> np.ndarray:
-    """Weigh cells by how close the class's most central object lies to the picture's centre.
+    """Return weights of cells by how close the class's most central object lies to the picture's centre.
 
     Args:
         objects: Where objects lie.
@@ -112,51 +113,64 @@ def read_weights(file: Path, table: Table, probabilities: bool = False) -> np.nd
         (N, C) float64 weights, at least 0; 0 where the label is absent.
 
     Raises:
-        SourceError: the file is missing, has another header, a line with another number of fields, a name that is not
-            in the table, a cell twice, a weight that is none, or lacks a class or a present label. All are listed.
-    """
+        SourceError: The file is missing, has another header, a line with another number of fields, a name that is not
+            in the table, a duplicate cell, an invalid weight, or lacks a class or a present label. All are listed.
+    """  # noqa: DOC502  raised by `Faults` too
+    lines, header = _read_header(file)
     faults = Faults(file.name)
-    head = read_text(file).lstrip().partition("\n")[0]
-    lines = read_rows(file, max(",;\t", key=head.count))
-    _, header = next(lines, (0, []))
-    if header not in (["class", "weight"], ["image", "class", "weight"]):
-        raise SourceError(
-            f"{file.name}: columns are {', '.join(header) or 'none'}, expected class, weight or image, class, weight"
-        )
     columns = {name: number for number, name in enumerate(table.classes)}
     images = {path: number for number, path in enumerate(table.paths)} if len(header) == 3 else {}
     weights = np.full((len(table.paths) if images else 1, len(columns)), np.nan)
     for number, fields in lines:
-        where, row = f"line {number}", [unicodedata.normalize("NFC", field) for field in fields]
-        if len(row) != len(header):
-            faults.add(f"lines have another number of fields than {len(header)}", where)
+        line, fields = f"line {number}", [unicodedata.normalize("NFC", field) for field in fields]
+        if len(fields) != len(header):
+            faults.add(f"lines have another number of fields than {len(header)}", line)
             continue
-        place, column, value = _image(row[0], images) if images else 0, columns.get(row[-2]), _number(row[-1])
-        if place is None:
-            faults.add("images are not in the dataset, whose table.h5 has the names", f"{where} {row[0]!r}")
+        row, column, weight = _row(fields[0], images) if images else 0, columns.get(fields[-2]), _weight(fields[-1])
+        if row is None:
+            faults.add("images are not in the dataset, whose table.h5 has the names", f"{line} {fields[0]!r}")
         if column is None:
-            faults.add("classes are not in the dataset", f"{where} {row[-2]!r}")
-        if value is None or (probabilities and value > 1):
-            faults.add(
-                f"weights are {'no probabilities' if probabilities else 'below 0'} or none", f"{where} {row[-1]!r}"
-            )
-        if place is None or column is None or value is None:
+            faults.add("classes are not in the dataset", f"{line} {fields[-2]!r}")
+        if weight is None or (probabilities and weight > 1):
+            kind = "no probabilities" if probabilities else "below 0"
+            faults.add(f"weights are {kind} or none", f"{line} {fields[-1]!r}")
+        if row is None or column is None or weight is None:
             continue
-        if not math.isnan(weights[place, column]):
-            faults.add("cells are there twice", f"{where} {', '.join(row[:-1])}")
-        weights[place, column] = value
-    missing = np.isnan(weights) & ((table.truth == 1) if images else table.truth.any(axis=0))
-    for place, column in np.argwhere(missing):
-        name = f"{table.paths[place]} {table.classes[column]}" if images else table.classes[column]
-        faults.add("present labels have no weight" if images else "classes have no weight", name)
-    found = np.where(table.truth == 1, np.nan_to_num(weights), 0.0)
-    if not faults and not found[table.official == 0].any():
+        if not math.isnan(weights[row, column]):
+            faults.add("duplicate cells", f"{line} {', '.join(fields[:-1])}")
+        weights[row, column] = weight
+    _check_complete(weights, table, bool(images), faults)
+    weights = np.where(table.truth == 1, np.nan_to_num(weights), 0.0)
+    if not faults and not weights[table.official == 0].any():
         faults.add("weights of all present labels of training images are 0", "none would stay known")
     faults.raise_if_any()
-    return found
+    return weights
 
 
-def _image(text: str, images: dict[str, int]) -> int | None:
+def _read_header(file: Path) -> tuple[Iterator[tuple[int, list[str]]], list[str]]:
+    """Return the lines below the header, and the header.
+
+    Raises:
+        SourceError: The file is missing or has another header.
+    """
+    first = read_text(file).lstrip().partition("\n")[0]
+    lines = read_rows(file, max(",;\t", key=first.count))
+    _, header = next(lines, (0, []))
+    if header not in (["class", "weight"], ["image", "class", "weight"]):
+        expected = "expected class, weight or image, class, weight"
+        raise SourceError(f"{file.name}: columns are {', '.join(header) or 'none'}, {expected}")
+    return lines, header
+
+
+def _check_complete(weights: np.ndarray, table: Table, by_image: bool, faults: Faults) -> None:
+    """Add the present labels, or the classes that have any, whose weight is missing (NaN)."""
+    needed = table.truth == 1 if by_image else table.truth.any(axis=0)
+    for row, column in np.argwhere(np.isnan(weights) & needed):
+        name = f"{table.paths[row]} {table.classes[column]}" if by_image else table.classes[column]
+        faults.add("present labels have no weight" if by_image else "classes have no weight", name)
+
+
+def _row(text: str, images: dict[str, int]) -> int | None:
     """Return the row of an image; None where there is none of that name."""
     try:
         return images.get(relative_path(text))
@@ -164,7 +178,7 @@ def _image(text: str, images: dict[str, int]) -> int | None:
         return None
 
 
-def _number(text: str) -> float | None:
+def _weight(text: str) -> float | None:
     """Return a weight; None where the text is no finite number from 0 on."""
     number = re.fullmatch(r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?", text)
     value = float(text) if number else math.inf

@@ -19,57 +19,18 @@ unknown cell is negative (or none, by ``first``).
 Differs: an image known to lack the class, which single positives do not tell, is among the first to be chosen.
 """
 
-from typing import Annotated, Literal
-
 import torch
-from pydantic import Field
 from torch import Tensor
 
-from pipeline.core.strict import Strict
-from pipeline.methods.shared.base import Method
-from pipeline.methods.shared.cells import Cells
-from pipeline.methods.shared.past import PastPredictions
-from pipeline.methods.shared.problem import Problem
+from pipeline.methods.shared.expected_negatives import ConsistencySettings, ExpectedNegatives
 from pipeline.networks.interface import Outputs
 
 
-class Settings(Strict):
-    """Settings of CL."""
-
-    decay: Annotated[float, Field(ge=0, lt=1)]
-    """Share of the average that an epoch leaves."""
-    first: Literal["assume_negative", "positives_only"]
-    """Unknown cells of the first epoch: all negative, or none."""
-    distance: Literal["squared", "absolute"]
-    """How a prediction's distance to its average is charged."""
-    weight_consistency: Annotated[float, Field(ge=0)]
-    """Weight of the consistency term."""
-
-
-class ConsistentPredictions(Method):
+class ConsistentPredictions(ExpectedNegatives):
     """Expected negatives plus consistency with the average; `past` holds both."""
 
-    Settings = Settings
-    needs = {"expected_positives"}
+    Settings = ConsistencySettings
     coupled = True
-
-    def __init__(self, settings: Settings, problem: Problem):
-        super().__init__(settings, problem)
-        known = (problem.observed_counts, self.expected_positives, problem.n)
-        self.past = PastPredictions(*known, settings.decay, settings.first)
-
-    def begin_training(self, observed: Tensor) -> None:
-        """Note the known absences; arguments as in `Method.begin_training`."""
-        self.past.begin(observed)
-
-    def begin_epoch(self, epoch: int, epochs: int) -> None:
-        """Choose the epoch's expected negatives; arguments as in `Method.begin_epoch`."""
-        super().begin_epoch(epoch, epochs)
-        self.past.renew()
-
-    def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
-        """Return the cells of EN: weight 1 on expected negatives; arguments as in `Method.cells`."""
-        return self.past.cells(logits, index)
 
     def forward(self, outputs: Outputs, observed: Tensor, index: Tensor) -> dict[str, Tensor]:
         """Return `risk` and `consistency` and, while training, keep the predictions.
@@ -83,8 +44,6 @@ class ConsistentPredictions(Method):
             The mean risk of EN, and the weighted mean distance to the average.
         """
         logits = outputs.logits[0]
-        if self.training:
-            self.past.note(logits, index)
         gap = torch.sigmoid(logits) - self.past.average[index].to(logits.dtype)
         charged = gap.abs() if self.settings.distance == "absolute" else gap**2
         consistency = torch.where(self.past.seen[index].unsqueeze(1), charged, 0).mean()
@@ -92,10 +51,6 @@ class ConsistentPredictions(Method):
             **super().forward(outputs, observed, index),
             "consistency": self.settings.weight_consistency * consistency,
         }
-
-    def pseudo_labels(self, logits: Tensor, observed: Tensor, index: Tensor) -> Tensor:
-        """Return -1 on the unknown cells that are expected negatives now; arguments as in `Method.pseudo_labels`."""
-        return self.past.labels(observed, index)
 
 
 METHOD = ConsistentPredictions

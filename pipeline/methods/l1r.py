@@ -9,53 +9,18 @@ Guess: which parameters and which form of the norm. The paper names neither; our
 backbone weights, biases and norm layers left out, summed over weights, added to the loss.
 """
 
-from typing import Annotated
-
-from pydantic import Field
 from torch import Tensor
 
-from pipeline.core.strict import Strict
-from pipeline.methods.shared.base import Method
-from pipeline.methods.shared.cells import Cells, log_cells
-from pipeline.networks.interface import Outputs
+from pipeline.methods.shared.weight_norm import WeightNorm
 
 
-class Settings(Strict):
-    """Settings of L1R."""
-
-    weight: Annotated[float, Field(ge=0)]
-    """Weight of the norm, for a loss that is a mean over B*C."""
-
-
-class L1Regularised(Method):
+class L1Regularised(WeightNorm):
     """Assume negative plus the L1 norm of the trained weights."""
 
-    Settings = Settings
-    needs = {"parameters"}
-    coupled = True
-
-    def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
-        """Return AN's cells: belief 0, weight 1 and log losses; arguments as in `Method.cells`."""
-        return log_cells(logits)
-
-    def forward(self, outputs: Outputs, observed: Tensor, index: Tensor) -> dict[str, Tensor]:
-        """Return AN's `risk` and the weighted `norm`.
-
-        Args:
-            outputs: Logits and trained weights; no weights at all, where everything is frozen, have norm 0.
-            observed: (B, C) int8 labels.
-            index: (B,) int64 rows of the training split.
-
-        Returns:
-            The two terms.
-
-        Raises:
-            ValueError: The weights are missing.
-        """
-        if outputs.parameters is None:
-            raise ValueError("l1r needs the network's trained weights")
-        norm = sum((value.abs().sum() for value in outputs.parameters), outputs.logits.new_zeros(()))
-        return {**super().forward(outputs, observed, index), "norm": self.settings.weight * norm}
+    @staticmethod
+    def norm(weights: Tensor) -> Tensor:
+        """Return the sum of absolute values."""
+        return weights.abs().sum()
 
 
 METHOD = L1Regularised

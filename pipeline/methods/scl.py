@@ -26,7 +26,7 @@ Outside training there is no heat at hand: the consistency term is 0 in an audit
 import shutil
 from math import prod
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -36,10 +36,7 @@ from tqdm import tqdm
 
 from pipeline.core import hdf5
 from pipeline.core.errors import ConfigError
-from pipeline.core.strict import Strict
-from pipeline.methods.shared.base import Method
-from pipeline.methods.shared.cells import Cells
-from pipeline.methods.shared.past import PastPredictions
+from pipeline.methods.shared.expected_negatives import ConsistencySettings, ExpectedNegatives
 from pipeline.methods.shared.problem import Problem
 from pipeline.networks.interface import Outputs
 
@@ -49,22 +46,14 @@ LOWEST = float(np.finfo(np.float32).tiny)  # so that heat is never taken for UNC
 CHUNK = 1024  # rows copied at once; 64 MB at 20 classes on 28 x 28
 
 
-class Settings(Strict):
-    """Settings of SCL."""
+class Settings(ConsistencySettings):
+    """Settings of SCL; the heat has the decay of the average."""
 
-    decay: Annotated[float, Field(ge=0, lt=1)]
-    """Share of the average, and of the heat, that an epoch leaves."""
-    first: Literal["assume_negative", "positives_only"]
-    """Unknown cells of the first epoch: all negative, or none."""
-    distance: Literal["squared", "absolute"]
-    """How a place's distance to its heat is charged."""
-    weight_consistency: Annotated[float, Field(ge=0)]
-    """Weight of the consistency term."""
     size: Annotated[int, Field(ge=1)]
     """Side of the stored grid; two files of N*C*size*size numbers of 4 bytes."""
 
 
-class ConsistentMaps(Method):
+class ConsistentMaps(ExpectedNegatives):
     """Expected negatives plus consistency with stored heat; `past` holds averages and the negatives in force.
 
     Heat lies in two files: an epoch reads the one of the epoch before and writes its own, by parity. So whatever an
@@ -77,8 +66,6 @@ class ConsistentMaps(Method):
 
     def __init__(self, settings: Settings, problem: Problem):
         super().__init__(settings, problem)
-        known = (problem.observed_counts, self.expected_positives, problem.n)
-        self.past = PastPredictions(*known, settings.decay, settings.first)
         self.heat: list[np.memmap] = []
 
     def open_disk(self, folder: Path) -> None:
@@ -112,19 +99,6 @@ class ConsistentMaps(Method):
             now[rows] = before[rows]
         now.flush()
 
-    def begin_training(self, observed: Tensor) -> None:
-        """Note the known absences; arguments as in `Method.begin_training`."""
-        self.past.begin(observed)
-
-    def begin_epoch(self, epoch: int, epochs: int) -> None:
-        """Choose the epoch's expected negatives; arguments as in `Method.begin_epoch`."""
-        super().begin_epoch(epoch, epochs)
-        self.past.renew()
-
-    def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
-        """Return the cells of EN: weight 1 on expected negatives; arguments as in `Method.cells`."""
-        return self.past.cells(logits, index)
-
     def forward(self, outputs: Outputs, observed: Tensor, index: Tensor) -> dict[str, Tensor]:
         """Return `risk` and `consistency` and, while training, keep predictions and heat.
 
@@ -137,19 +111,13 @@ class ConsistentMaps(Method):
             The mean risk of EN, and the weighted mean distance to the heat: 0 in eval mode and without a disk.
         """
         consistency = outputs.logits.new_zeros(())
-        if self.training:
-            self.past.note(outputs.logits[0], index)
-            if self.heat:
-                assert outputs.maps is not None and outputs.geometry is not None  # `needs` asks for them
-                consistency = self._consistency(torch.sigmoid(outputs.maps[0]), outputs.geometry[0], index)
+        if self.training and self.heat:
+            assert outputs.maps is not None and outputs.geometry is not None  # `needs` asks for them
+            consistency = self._consistency(torch.sigmoid(outputs.maps[0]), outputs.geometry[0], index)
         return {
             **super().forward(outputs, observed, index),
             "consistency": self.settings.weight_consistency * consistency,
         }
-
-    def pseudo_labels(self, logits: Tensor, observed: Tensor, index: Tensor) -> Tensor:
-        """Return -1 on the unknown cells that are expected negatives now; arguments as in `Method.pseudo_labels`."""
-        return self.past.labels(observed, index)
 
     def _files(self) -> tuple[np.memmap, np.memmap]:
         """Return the heat after the epoch before, and that of this one."""

@@ -22,7 +22,7 @@ Differs: std, a and b are at least 1e-6, as a and b are in their other model of 
 Differs: the tabular form is the loss alone, on the estimator for images. A graph network over all examples and the
 reconstruction of x, the labels and the graph, which theirs has on tables, have no place beside an image network.
 Differs: in eval mode z and d are their means, and nothing is drawn.
-Each stage starts with a fresh estimator: one carried over from LinearInit can take the network with it (README).
+Each stage starts with a fresh estimator: one carried over from LinearInit can ruin the network (docs/results.md).
 MPS, which lacks float64, is not served.
 """
 

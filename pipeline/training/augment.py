@@ -12,8 +12,8 @@ from pipeline.core import seeds
 from pipeline.training.settings import StrongView
 
 
-def flips(n: int, seed: int, epoch: int, view: str) -> np.ndarray:
-    """Draw which images are mirrored.
+def draw_flips(n: int, seed: int, epoch: int, view: str) -> np.ndarray:
+    """Return which images are mirrored, at random.
 
     Args:
         n: Images.
@@ -27,11 +27,11 @@ def flips(n: int, seed: int, epoch: int, view: str) -> np.ndarray:
     return seeds.numpy_generator(seed, "flip", view, epoch).random(n) < 0.5
 
 
-def boxes(n: int, height: int, width: int, smallest: float, seed: int, epoch: int, view: str) -> np.ndarray:
-    """Draw crop boxes as random resized cropping does: area, then aspect ratio in [3/4, 4/3], then place.
+def draw_boxes(n: int, height: int, width: int, smallest: float, seed: int, epoch: int, view: str) -> np.ndarray:
+    """Return random crop boxes, as in random resized cropping.
 
-    Differs from torchvision's: where a side would be longer than the image's, the aspect ratio gives way and the area
-    stays; theirs draws both again.
+    Area, aspect ratio in [3/4, 4/3] and place are drawn one after the other. Differs from torchvision's: where a side
+    would be longer than the image's, the aspect ratio gives way and the area stays; theirs draws both again.
 
     Args:
         n: Images.
@@ -56,12 +56,12 @@ def boxes(n: int, height: int, width: int, smallest: float, seed: int, epoch: in
     return np.column_stack([left, top, left + wide, top + high])
 
 
-def cropped(images: Tensor, boxes: np.ndarray) -> Tensor:
-    """Cut a box from each image and bring it to the images' size, bilinearly, with antialiasing.
+def crop_and_resize(images: Tensor, boxes: np.ndarray) -> Tensor:
+    """Return a box of each image, resized to the images' size, bilinearly, with antialiasing.
 
     Args:
         images: (B, 3, H, W) uint8.
-        boxes: (B, 4) boxes as `boxes` returns them.
+        boxes: (B, 4) boxes as `draw_boxes` returns them.
 
     Returns:
         (B, 3, H, W) uint8.
@@ -69,11 +69,11 @@ def cropped(images: Tensor, boxes: np.ndarray) -> Tensor:
     from torchvision.transforms.v2 import functional  # a second of imports that most runs need not pay
 
     size = list(images.shape[2:])
-    each = [
+    crops = [
         functional.resized_crop(image, int(top), int(left), int(bottom - top), int(right - left), size)
         for image, (left, top, right, bottom) in zip(images, boxes, strict=True)
     ]
-    return torch.stack(each)
+    return torch.stack(crops)
 
 
 def normalise(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
@@ -113,7 +113,7 @@ class StrongAugmentation:
         )
 
     def __call__(self, image: Tensor, seed: int) -> Tensor:
-        """Augment one image.
+        """Return an augmented copy of one image.
 
         Args:
             image: (3, H, W) uint8.

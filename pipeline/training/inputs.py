@@ -1,4 +1,4 @@
-"""What a network is fed: cached features or packed images, as training views or as they are.
+"""Inputs of a network: cached features or packed images, as training views or as they are.
 
 Both kinds answer the same two questions: ``views`` for a training batch and ``plain`` for evaluation.
 """
@@ -74,7 +74,7 @@ class FeatureInputs:
         return len(self.features)
 
     def geometry(self, index: np.ndarray, names: tuple[str, ...], seed: int, epoch: int) -> Tensor:
-        """Refuse: a feature has no place.
+        """Raise an error: a feature has no place in an image.
 
         Raises:
             ConfigError: Always.
@@ -101,7 +101,7 @@ class FeatureInputs:
         rows = torch.from_numpy(index)
         features = self.features[rows]
         if self.mirrored is not None:
-            flip = torch.from_numpy(augment.flips(len(self), seed, epoch, "weak"))[rows, None]
+            flip = torch.from_numpy(augment.draw_flips(len(self), seed, epoch, "weak"))[rows, None]
             features = torch.where(flip, self.mirrored[rows], features)
         return features.float()
 
@@ -138,7 +138,7 @@ class ImageInputs:
         self.crop = {"weak": crop, "strong": strong.crop if strong else 1.0}
         self.mean, self.std = torch.tensor(mean).view(3, 1, 1), torch.tensor(std).view(3, 1, 1)
         self.strong = augment.StrongAugmentation(strong) if strong else None
-        self._drawn: dict[tuple, np.ndarray] = {}
+        self._boxes_drawn: dict[tuple, np.ndarray] = {}
 
     provides: frozenset[str] = frozenset({"geometry"})
 
@@ -170,19 +170,19 @@ class ImageInputs:
         """
         images = self._read(index)
         views = []
-        for place, name in enumerate(names):
-            stream = f"{name}_{place}"
+        for position, name in enumerate(names):
+            stream = f"{name}_{position}"
             view = images
             if self._crops(name):
-                view = augment.cropped(view, self._boxes(images.shape, index, name, place, seed, epoch))
+                view = augment.crop_and_resize(view, self._boxes(images.shape, index, name, position, seed, epoch))
             if self.flip:
-                mirrored = torch.from_numpy(augment.flips(len(self), seed, epoch, stream)[index])
+                mirrored = torch.from_numpy(augment.draw_flips(len(self), seed, epoch, stream)[index])
                 view = torch.where(mirrored.view(-1, 1, 1, 1), view.flip(3), view)
             if name == "strong":
                 if self.strong is None:
                     raise ConfigError("strong: a method of two views needs the settings of the strong view")
-                each = [seeds.integer(seed, stream, epoch, int(row)) for row in index]
-                view = torch.stack([self.strong(image, own) for image, own in zip(view, each, strict=True)])
+                own_seeds = [seeds.derive_seed(seed, stream, epoch, int(row)) for row in index]
+                view = torch.stack([self.strong(image, own) for image, own in zip(view, own_seeds, strict=True)])
             elif name != "weak":
                 raise ConfigError(f"no view is called {name!r}; there are weak and strong")
             views.append(view)
@@ -203,34 +203,36 @@ class ImageInputs:
         """
         height, width = self.pixels[self.rows[:1]].shape[1:3]
         shape, whole = (len(index), 3, height, width), np.array([width, height, width, height])
-        places = []
-        for place, name in enumerate(names):
-            boxes = self._boxes(shape, index, name, place, seed, epoch)
+        geometry = []
+        for position, name in enumerate(names):
+            boxes = self._boxes(shape, index, name, position, seed, epoch)
             mirrored = np.zeros(len(index), bool)
             if self.flip:
-                mirrored = augment.flips(len(self), seed, epoch, f"{name}_{place}")[index]
-            places.append(torch.from_numpy(np.column_stack([boxes / whole, mirrored]).astype(np.float32)))
-        return torch.stack(places)
+                mirrored = augment.draw_flips(len(self), seed, epoch, f"{name}_{position}")[index]
+            geometry.append(torch.from_numpy(np.column_stack([boxes / whole, mirrored]).astype(np.float32)))
+        return torch.stack(geometry)
 
     def _crops(self, name: str) -> bool:
         return self.crop.get(name, 1.0) < 1
 
     def _boxes(
-        self, shape: tuple[int, ...], index: np.ndarray, name: str, place: int, seed: int, epoch: int
+        self, shape: tuple[int, ...], index: np.ndarray, name: str, position: int, seed: int, epoch: int
     ) -> np.ndarray:
         """Return the (B, 4) crop boxes of one view of (B, 3, H, W) images."""
         height, width = shape[2:]
         if not self._crops(name):
             return np.tile(np.array([0, 0, width, height]), (len(index), 1))
-        draw = (len(self), height, width, self.crop[name], seed, epoch, f"{name}_{place}")
-        if draw not in self._drawn:  # of this epoch alone: a split's boxes take milliseconds, and every batch asks
-            self._drawn = {key: boxes for key, boxes in self._drawn.items() if key[5] == epoch}
-            self._drawn[draw] = augment.boxes(*draw)
-        return self._drawn[draw][index]
+        draw = (len(self), height, width, self.crop[name], seed, epoch, f"{name}_{position}")
+        if (
+            draw not in self._boxes_drawn
+        ):  # of this epoch alone: a split's boxes take milliseconds, and every batch asks
+            self._boxes_drawn = {key: boxes for key, boxes in self._boxes_drawn.items() if key[5] == epoch}
+            self._boxes_drawn[draw] = augment.draw_boxes(*draw)
+        return self._boxes_drawn[draw][index]
 
 
 def batches(n: int, batch_size: int, order: np.ndarray | None = None) -> Iterator[np.ndarray]:
-    """Cut an order of rows into batches.
+    """Yield an order of rows, cut into batches.
 
     Args:
         n: Rows.

@@ -1,10 +1,9 @@
-"""The one training loop: linear_init, finetune, end_to_end and lac differ in what they hand it.
+"""The training loop of linear_init, finetune, end_to_end and lac, which differ in what they hand to it.
 
-It never sees truth: the stage passes a closure that scores validation logits. Random draws come from (seed, epoch),
-so a run that is resumed from a checkpoint ends with the same bytes as one that was not interrupted.
+It never sees truth: the stage passes a function that scores validation logits. Random draws come from (seed, epoch),
+so a run that is resumed ends with the same bytes as one that was not interrupted.
 """
 
-import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,12 +21,42 @@ from pipeline.methods.shared.base import Method, check_needs
 from pipeline.networks.interface import Outputs
 from pipeline.networks.network import Network, cpu_state
 from pipeline.training.inputs import Inputs, batches, predict
-from pipeline.training.settings import Training
+from pipeline.training.optimization import MovingAverage, make_optimizer, make_scheduler
+from pipeline.training.settings import EarlyStop, Training
+
+
+@dataclass(frozen=True)
+class Data:
+    """Images and labels of a run."""
+
+    train: Inputs
+    """The N training images."""
+    observed: Tensor
+    """(N, C) int8 labels as the method may see them; never written."""
+    validation: Inputs
+    """The validation images."""
+    score: Callable[[np.ndarray], float]
+    """Maps (N_val, C) logits to the selection score, in points; higher is better."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a run trains."""
+
+    name: str
+    """The run's name, for progress and errors."""
+    settings: Training
+    """The stage's settings."""
+    learning_rate: float
+    epochs: int
+    """Epochs: the stage's, or those of a trial of the learning-rate search."""
+    seed: int
+    device: torch.device
 
 
 @dataclass
 class History:
-    """What a run leaves, besides the weights in the network it was given."""
+    """Results of a run, besides the weights in the network that it was given."""
 
     epoch: int = 0
     """Chosen epoch, from 1."""
@@ -47,60 +76,13 @@ class History:
     """(N, C) int8 pseudo-labels of each epoch, where the method has any and logits are kept: those that a method stores
     as they stood in it, those that it makes anew at each step as the epoch's last weights would make them."""
 
-
-class MovingAverage:
-    """Exponential moving average of a network's whole state, as in LAC's code; counters are copied.
-
-    Args:
-        network: The network to follow.
-        decay: Final decay d; the decay of step t is min(d, (1 + t) / (10 + t)).
-    """
-
-    def __init__(self, network: Network, decay: float) -> None:
-        self.network = copy.deepcopy(network).eval()
-        self.decay, self.steps = decay, 0
-
-    @torch.no_grad()
-    def update(self, network: Network) -> None:
-        """Take one step towards the network's weights."""
-        self.steps += 1
-        decay = min(self.decay, (1 + self.steps) / (10 + self.steps))
-        for mean, value in zip(self.network.parameters(), network.parameters(), strict=True):
-            mean.lerp_(value, 1 - decay)
-        for mean, value in zip(self.network.buffers(), network.buffers(), strict=True):
-            if value.is_floating_point():  # running statistics belong to the weights that they were taken under
-                mean.lerp_(value, 1 - decay)
-            else:
-                mean.copy_(value)
-
-
-def optimiser(network: Network, method: Method, settings: Training, lr: float) -> torch.optim.Optimizer:
-    """Make the optimiser over backbone, head and the method's own parameters.
-
-    Args:
-        network: The network; frozen parameters are left out.
-        method: The method.
-        settings: The stage's settings.
-        lr: Learning rate of the backbone; the head's is ``head_factor`` times that.
-
-    Returns:
-        The optimiser.
-    """
-    backbone = list(network.backbone.parameters()) if network.backbone else []
-    groups = [
-        {"params": [each for each in backbone if each.requires_grad], "lr": lr},
-        {"params": list(network.head.parameters()), "lr": lr * settings.head_factor},
-        *method.parameter_groups(lr),
-    ]
-    groups = [group for group in groups if group["params"]]
-    if settings.optimizer == "sgd":
-        return torch.optim.SGD(groups, lr, momentum=settings.momentum, weight_decay=settings.weight_decay)
-    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "adamax": torch.optim.Adamax}[settings.optimizer]
-    return kind(groups, lr, weight_decay=settings.weight_decay)
+    def scores(self) -> list[float]:
+        """Return the selection score of each epoch: the better one of raw and averaged weights."""
+        return [max(row["score"], row.get("score_average", -math.inf)) for row in self.rows]
 
 
 def epoch_batches(n: int, settings: Training, seed: int, epoch: int) -> list[np.ndarray]:
-    """Cut an epoch's shuffled rows into batches.
+    """Return an epoch's shuffled rows, cut into batches.
 
     Args:
         n: Training images.
@@ -117,12 +99,11 @@ def epoch_batches(n: int, settings: Training, seed: int, epoch: int) -> list[np.
     return cut[:-1] if len(cut) > 1 and len(cut[-1]) == 1 else cut
 
 
-def stop_early(rule: str, amount: float, scores: list[float]) -> bool:
-    """Tell whether training ends after the latest epoch.
+def stops_early(early_stop: EarlyStop, scores: list[float]) -> bool:
+    """Return whether training ends after the latest epoch.
 
     Args:
-        rule: As in `config.EarlyStop`.
-        amount: Points or epochs, by rule.
+        early_stop: The rule and its amount.
         scores: Selection score of each epoch so far.
 
     Returns:
@@ -131,170 +112,219 @@ def stop_early(rule: str, amount: float, scores: list[float]) -> bool:
     if not scores:
         return False
     best = int(np.argmax(scores))
-    if rule == "first_dip":
+    if early_stop.rule == "first_dip":
         return best != len(scores) - 1
-    if rule == "drop":
-        return scores[best] - scores[-1] > amount
-    return rule == "patience" and len(scores) - 1 - best >= amount
+    if early_stop.rule == "drop":
+        return scores[best] - scores[-1] > early_stop.amount
+    return early_stop.rule == "patience" and len(scores) - 1 - best >= early_stop.amount
 
 
-def train(
-    network: Network,
-    method: Method,
-    images: Inputs,
-    observed: Tensor,
-    validation: Inputs,
-    score: Callable[[np.ndarray], float],
-    settings: Training,
-    *,
-    lr: float,
-    seed: int,
-    device: torch.device,
-    name: str,
-    epochs: int | None = None,
-    inherited: dict[str, Tensor] | None = None,
-    checkpoint: Checkpoint | None = None,
-) -> History:
-    """Train a network by a method.
+class Trainer:
+    """Trains one network by one method, from the start or from a resume point.
 
     Args:
         network: The network, on any device; it ends with the last epoch's weights.
         method: The method.
-        images: The N training images.
-        observed: (N, C) int8 labels as the method may see them.
-        validation: The validation images.
-        score: Maps (N_val, C) logits to the selection score, in points; higher is better.
-        settings: The stage's settings.
-        lr: Learning rate.
-        seed: The run's seed.
-        device: Where to train.
-        name: The run's name, for progress and errors.
-        epochs: Epochs, if other than the stage's (a trial of the learning-rate search).
-        inherited: State of the method as an earlier stage left it; what the method's ``carries`` names is taken over.
-        checkpoint: Where to keep the state after each epoch, or None.
-
-    Returns:
-        The history, with the chosen epoch's weights.
+        data: Images and labels.
+        plan: How to train.
+        checkpoint: Where to save the state after each epoch, or None.
+        inherited: State of the method in an earlier stage; what the method's ``carries`` names is taken over.
 
     Raises:
-        TrainingError: A loss, or a logit after an epoch, is not finite.
-    """
-    total = epochs or settings.epochs
-    check_needs(
-        name, method, network.provides() | images.provides | {"epoch_logits", *(["disk"] if checkpoint else [])}
-    )
-    network.to(device).train()
-    method.to(device)
-    observed = observed.to(device)
-    method.begin_training(observed)
-    if inherited is not None:
-        method.inherit(inherited)
-    network.freeze(settings.freeze, settings.batch_norm == "frozen")
-    average = MovingAverage(network, settings.ema) if settings.ema else None
-    steps = len(epoch_batches(len(images), settings, seed, 1))
-    optimizer = optimiser(network, method, settings, lr)
-    scheduler = None
-    if settings.schedule == "onecycle":
-        peaks = [group["lr"] for group in optimizer.param_groups]
-        # a rising part of exactly one step has length 0 in torch, which divides by it
-        warmup = 0.0 if settings.warmup * (total * steps) == 1 else settings.warmup
-        scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, peaks, total_steps=total * steps, pct_start=warmup)
-    history = History()
-    parts: dict[str, Any] = {"network": network, "method": method, "optimizer": optimizer}
-    if scheduler:
-        parts["scheduler"] = scheduler
-    if average:
-        parts["average"] = average.network
-    if checkpoint and (saved := checkpoint.load()):
-        for key, part in parts.items():
-            part.load_state_dict(saved["parts"][key])
-        history = History(**saved["history"])
-        if average:
-            average.steps = len(history.rows) * steps
-    scores = _scores(history)
-    ended = len(scores) >= total or stop_early(settings.early_stop.rule, settings.early_stop.amount, scores)
-    if checkpoint and "disk" in method.needs and not ended:
-        method.open_disk(checkpoint.folder)
+        ConfigError: The method needs what network, images or resume point do not give.
+    """  # noqa: DOC502  ConfigError comes from `check_needs`
 
-    def logits(of: nn.Module, inputs: Inputs, what: str) -> np.ndarray:
-        values = predict(of, inputs, settings.batch_size * 8, device)
-        if not np.isfinite(values).all():
-            raise TrainingError(f"{name}: epoch {len(history.rows) + 1}: {what} logits are not finite")
-        return values
+    def __init__(
+        self,
+        network: Network,
+        method: Method,
+        data: Data,
+        plan: Plan,
+        checkpoint: Checkpoint | None = None,
+        inherited: dict[str, Tensor] | None = None,
+    ) -> None:
+        settings = plan.settings
+        disk = {"disk"} if checkpoint else set()
+        check_needs(plan.name, method, network.provides() | data.train.provides | {"epoch_logits"} | disk)
+        self.network, self.method = network.to(plan.device).train(), method.to(plan.device)
+        self.data, self.plan, self.checkpoint = data, plan, checkpoint
+        self.observed = data.observed.to(plan.device)
+        method.begin_training(self.observed)
+        if inherited is not None:
+            method.inherit(inherited)
+        network.freeze(settings.freeze, settings.batch_norm == "frozen")
+        self.average = MovingAverage(network, settings.ema) if settings.ema else None
+        self.optimizer = make_optimizer(network, method, settings, plan.learning_rate)
+        self.steps = len(epoch_batches(len(data.train), settings, plan.seed, 1))
+        self.scheduler = make_scheduler(self.optimizer, settings, plan.epochs * self.steps)
+        self.history = History()
+        self._resume()
 
-    for epoch in range(len(history.rows) + 1, total + 1):
-        if stop_early(settings.early_stop.rule, settings.early_stop.amount, _scores(history)):
-            break  # asked here, not after an epoch, so that a resumed run that had stopped stays so
-        seeds.fix_torch(seed, "epoch", epoch)
-        rate = optimizer.param_groups[0]["lr"]  # of the epoch's first step
-        method.begin_epoch(epoch, total)
-        network.train()
-        cut = epoch_batches(len(images), settings, seed, epoch)
+    def fit(self) -> History:
+        """Train until the last epoch, or until early stopping.
+
+        Returns:
+            The history, with the chosen epoch's weights.
+
+        Raises:
+            TrainingError: A loss, or a logit after an epoch, is not finite.
+        """  # noqa: DOC502  TrainingError comes from the steps below
+        while not self._has_ended():
+            epoch = len(self.history.rows) + 1
+            seeds.seed_torch(self.plan.seed, "epoch", epoch)
+            row = self._train_epoch(epoch)
+            method_state = self._end_epoch()
+            winner = self._validate(row)
+            self._keep_best(row, winner, method_state)
+            self._save()
+        return self.history
+
+    def _has_ended(self) -> bool:
+        """Return whether no epoch follows; asked before an epoch, so that a resumed run that had stopped stays so."""
+        scores = self.history.scores()
+        return len(scores) >= self.plan.epochs or stops_early(self.plan.settings.early_stop, scores)
+
+    def _train_epoch(self, epoch: int) -> dict[str, Any]:
+        """Take one step on each batch.
+
+        Returns:
+            The epoch's row of the log: epoch, learning rate, loss and its terms, as means over images.
+        """
+        plan = self.plan
+        rate = self.optimizer.param_groups[0]["lr"]  # of the epoch's first step
+        self.method.begin_epoch(epoch, plan.epochs)
+        self.network.train()
+        cut = epoch_batches(len(self.data.train), plan.settings, plan.seed, epoch)
         sums: dict[str, float] = {}
-        for index in tqdm(cut, f"{name} epoch {epoch}/{total}", leave=False, disable=None):
-            answer = network(images.views(index, method.views, seed, epoch).to(device))
-            views = {key: value.unflatten(0, (len(method.views), len(index))) for key, value in answer.items()}
-            given: dict[str, Any] = dict(views)
-            if "geometry" in method.needs:
-                given["geometry"] = images.geometry(index, method.views, seed, epoch).to(device)
-            if "parameters" in method.needs:
-                given["parameters"] = network.weights()
-            at = torch.from_numpy(index).to(device)
-            terms = method(Outputs(**given), observed[at], at)
-            loss = torch.stack(list(terms.values())).sum()
-            if not torch.isfinite(loss):
-                raise TrainingError(f"{name}: epoch {epoch}: loss is not finite: {_values(terms)}")
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            if scheduler:
-                scheduler.step()
-            if average:
-                average.update(network)
-            for key, value in _values(terms).items():
+        for index in tqdm(cut, f"{plan.name} epoch {epoch}/{plan.epochs}", leave=False, disable=None):
+            for key, value in self._step(index, epoch).items():
                 sums[key] = sums.get(key, 0.0) + value * len(index)
-
         seen = sum(map(len, cut))
         terms = {key: value / seen for key, value in sums.items()}
-        row = {"epoch": epoch, "learning_rate": rate, "loss": sum(terms.values()), **terms}
-        train_logits = None
-        if settings.keep_epoch_logits or "epoch_logits" in method.needs:
-            train_logits = torch.from_numpy(logits(network, images, "training"))
-        if settings.keep_epoch_logits and train_logits is not None:
-            history.train.append(train_logits)
-            labels = method.pseudo_labels(train_logits.to(device), observed, torch.arange(len(images), device=device))
+        return {"epoch": epoch, "learning_rate": rate, "loss": sum(terms.values()), **terms}
+
+    def _step(self, index: np.ndarray, epoch: int) -> dict[str, float]:
+        """Take one step on a batch of rows.
+
+        Returns:
+            The terms of its loss.
+
+        Raises:
+            TrainingError: The loss is not finite; no step was taken on it.
+        """
+        rows = torch.from_numpy(index).to(self.plan.device)
+        terms = self.method(self._outputs(index, epoch), self.observed[rows], rows)
+        loss = torch.stack(list(terms.values())).sum()
+        values = {key: float(value.detach()) for key, value in terms.items()}
+        if not torch.isfinite(loss):
+            raise TrainingError(f"{self.plan.name}: epoch {epoch}: loss is not finite: {values}")
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        if self.scheduler:
+            self.scheduler.step()
+        if self.average:
+            self.average.update(self.network)
+        return values
+
+    def _outputs(self, index: np.ndarray, epoch: int) -> Outputs:
+        """Run the network on the views of a batch.
+
+        Returns:
+            What the method reads, the axis of views in front.
+        """
+        names, seed, device = self.method.views, self.plan.seed, self.plan.device
+        answer = self.network(self.data.train.views(index, names, seed, epoch).to(device))
+        given: dict[str, Any] = {key: value.unflatten(0, (len(names), len(index))) for key, value in answer.items()}
+        if "geometry" in self.method.needs:
+            given["geometry"] = self.data.train.geometry(index, names, seed, epoch).to(device)
+        if "parameters" in self.method.needs:
+            given["parameters"] = self.network.weights()
+        return Outputs(**given)
+
+    def _end_epoch(self) -> dict[str, Tensor]:
+        """Keep training logits and pseudo-labels, and let the method look at them.
+
+        Returns:
+            The method's state before it does: what it decides now trains the next epoch.
+        """
+        keep, asked = self.plan.settings.keep_epoch_logits, "epoch_logits" in self.method.needs
+        logits = self._predict(self.network, self.data.train, "training") if keep or asked else None
+        if keep and logits is not None:
+            self.history.train.append(logits)
+            rows = torch.arange(len(self.data.train), device=self.plan.device)
+            labels = self.method.pseudo_labels(logits.to(self.plan.device), self.observed, rows)
             if labels is not None:
-                history.pseudo.append(labels.cpu())
-        state = cpu_state(method)  # before it looks at the epoch's end: what it decides then trains the next one
-        if "epoch_logits" in method.needs and train_logits is not None:
-            method.end_epoch(train_logits.to(device), observed)
+                self.history.pseudo.append(labels.cpu())
+        state = cpu_state(self.method)
+        if asked and logits is not None:
+            self.method.end_epoch(logits.to(self.plan.device), self.observed)
+        return state
 
-        val_logits = logits(network, validation, "validation")
-        history.val.append(torch.from_numpy(val_logits))
-        row["score"] = value = score(val_logits)
-        winner: nn.Module = network
-        if average:
-            row["score_average"] = score(logits(average.network, validation, "averaged validation"))
-            if row["score_average"] > value and settings.select != "last":
-                value, winner = row["score_average"], average.network
-        row["weights"] = "raw" if winner is network else "average"
+    def _validate(self, row: dict[str, Any]) -> Network:
+        """Add the validation scores to the epoch's row.
+
+        Returns:
+            The better network of raw and averaged weights.
+        """
+        logits = self._predict(self.network, self.data.validation, "validation")
+        self.history.val.append(logits)
+        row["score"] = self.data.score(logits.numpy())
+        winner = self.network
+        if self.average:
+            averaged = self._predict(self.average.network, self.data.validation, "averaged validation")
+            row["score_average"] = self.data.score(averaged.numpy())
+            if row["score_average"] > row["score"] and self.plan.settings.select != "last":
+                winner = self.average.network
+        row["weights"] = "raw" if winner is self.network else "average"
+        return winner
+
+    def _keep_best(self, row: dict[str, Any], winner: Network, method_state: dict[str, Tensor]) -> None:
+        """Add the epoch's row to the history, and its weights where it is the best so far."""
+        history, plan = self.history, self.plan
         history.rows.append(row)
-        if value > history.best or settings.select == "last":
-            history.epoch, history.best = epoch, value
-            history.state, history.method = cpu_state(winner), state
-        tqdm.write(f"{name}  epoch {epoch}/{total}  loss {row['loss']:.4f}  val {value:.2f}")
-        if checkpoint:
-            method.flush()
-            checkpoint.save(
-                {"parts": {key: part.state_dict() for key, part in parts.items()}, "history": vars(history)},
-                at_once="disk" in method.needs,  # what lies on disk is one epoch old at most
-            )
-    return history
+        score = row["score"] if row["weights"] == "raw" else row["score_average"]
+        if score > history.best or plan.settings.select == "last":
+            history.epoch, history.best = row["epoch"], score
+            history.state, history.method = cpu_state(winner), method_state
+        tqdm.write(f"{plan.name}  epoch {row['epoch']}/{plan.epochs}  loss {row['loss']:.4f}  val {score:.2f}")
 
+    def _predict(self, network: nn.Module, inputs: Inputs, what: str) -> Tensor:
+        """Return eval-mode logits of a whole split, on the CPU.
 
-def _scores(history: History) -> list[float]:
-    return [max(each["score"], each.get("score_average", -math.inf)) for each in history.rows]
+        Raises:
+            TrainingError: A logit is not finite.
+        """
+        values = predict(network, inputs, self.plan.settings.batch_size * 8, self.plan.device)
+        if not np.isfinite(values).all():
+            epoch = len(self.history.rows) + 1
+            raise TrainingError(f"{self.plan.name}: epoch {epoch}: {what} logits are not finite")
+        return torch.from_numpy(values)
 
+    def _parts(self) -> dict[str, Any]:
+        """Return all that holds state of the run, by its name in the resume point."""
+        parts = {"network": self.network, "method": self.method, "optimizer": self.optimizer}
+        optional = {"scheduler": self.scheduler, "average": self.average and self.average.network}
+        return parts | {name: part for name, part in optional.items() if part is not None}
 
-def _values(terms: dict[str, Tensor]) -> dict[str, float]:
-    return {key: float(value.detach()) for key, value in terms.items()}
+    def _resume(self) -> None:
+        """Load what the checkpoint holds, and open the method's disk where an epoch follows."""
+        if not self.checkpoint:
+            return
+        if saved := self.checkpoint.load():
+            for name, part in self._parts().items():
+                part.load_state_dict(saved["parts"][name])
+            self.history = History(**saved["history"])
+            if self.average:
+                self.average.steps = len(self.history.rows) * self.steps
+        if "disk" in self.method.needs and not self._has_ended():
+            self.method.open_disk(self.checkpoint.folder)
+
+    def _save(self) -> None:
+        """Save the run's state to the checkpoint."""
+        if not self.checkpoint:
+            return
+        self.method.flush()
+        parts = {name: part.state_dict() for name, part in self._parts().items()}
+        at_once = "disk" in self.method.needs  # what lies on disk is one epoch old at most
+        self.checkpoint.save({"parts": parts, "history": vars(self.history)}, at_once=at_once)

@@ -31,7 +31,7 @@ def pretrain(
         The backbone on the CPU in eval mode, and its accuracy in [0, 1] on pictures it was not trained on (of the same
         source digits).
     """
-    seeds.fix_torch(settings.seed, "pretrain")
+    seeds.seed_torch(settings.seed, "pretrain")
     network = SmallBackbone(settings.width).to(device)
     classifier = nn.Linear(settings.width, 10).to(device)
     parameters = [*network.parameters(), *classifier.parameters()]

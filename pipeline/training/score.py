@@ -1,4 +1,4 @@
-"""What a trained network is worth: mAP by both rules for absent classes, and average precision of each class."""
+"""Scores of a trained network: mAP by both rules for absent classes, and average precision of each class."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ from pipeline.audits.metrics import mean_average_precision
 from pipeline.labels.table import Table
 
 
-def scores(table: Table, logits: dict[str, np.ndarray]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Score the validation and test splits.
+def score_splits(table: Table, logits: dict[str, np.ndarray]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the scores of the validation and test splits, and those of each class.
 
     Args:
         table: The dataset's table.
@@ -29,12 +29,12 @@ def scores(table: Table, logits: dict[str, np.ndarray]) -> tuple[dict[str, Any],
             row[f"support_{split}"] = int(support)
     for split, values in logits.items():
         truth, scored = table.reference(split)
-        found = mean_average_precision(truth, values, scored)
+        precision = mean_average_precision(truth, values, scored)
         result[split] = {
-            "map": found["map"],
-            "map_absent_zero": found["map_absent_zero"],
-            "classes_present": found["present"],
+            "map": precision["map"],
+            "map_absent_zero": precision["map_absent_zero"],
+            "classes_present": precision["present"],
         }
-        for row, value in zip(rows, found["ap"], strict=True):
+        for row, value in zip(rows, precision["ap"], strict=True):
             row[f"ap_{split}"] = value
     return result, rows

@@ -6,47 +6,47 @@ from typing import Any, TypeVar
 
 from pipeline.training.settings import Search, Training
 
-Run = TypeVar("Run")
+Trial = TypeVar("Trial")
 
 
 def choose(
-    settings: Training, fit: Callable[[float, int | None], Run], judge: Callable[[Run], tuple[float, int]]
-) -> tuple[float, Run, list[dict[str, Any]]]:
+    settings: Training, train: Callable[[float, int | None], Trial], judge: Callable[[Trial], tuple[float, int]]
+) -> tuple[float, Trial, list[dict[str, Any]]]:
     """Train at each learning rate and keep the one with the best validation score.
 
     Args:
         settings: The stage's settings: one learning rate, or a grid.
-        fit: Trains a run at (learning rate, epochs or None for the stage's).
-        judge: Returns a run's (score, chosen epoch).
+        train: Trains at (learning rate, epochs or None for the stage's).
+        judge: Returns the (score, chosen epoch) of what was trained.
 
     Returns:
-        The learning rate, its run, and one row a trial. Equal scores: the smaller rate. Where trials are shorter than
-        the run, the run is trained once more at the chosen rate.
+        The learning rate, what was trained at it, and one row a trial. Equal scores: the smaller rate. Where trials are
+        shorter than the run, it is trained once more at the chosen rate.
     """
     if settings.learning_rate != "grid":
-        run = fit(settings.learning_rate, None)
-        return settings.learning_rate, run, [_row(settings.learning_rate, *judge(run), True)]
-    return _grid(settings.search, fit, judge)
+        trial = train(settings.learning_rate, None)
+        return settings.learning_rate, trial, [_row(settings.learning_rate, *judge(trial), True)]
+    return _search_grid(settings.search, train, judge)
 
 
-def _grid(
-    search: Search, fit: Callable[[float, int | None], Run], judge: Callable[[Run], tuple[float, int]]
-) -> tuple[float, Run, list[dict[str, Any]]]:
-    best: tuple[float, float, Run] | None = None
+def _search_grid(
+    search: Search, train: Callable[[float, int | None], Trial], judge: Callable[[Trial], tuple[float, int]]
+) -> tuple[float, Trial, list[dict[str, Any]]]:
+    best: tuple[float, float, Trial] | None = None
     rows = []
     for rate in sorted(search.values):
-        run = fit(rate, search.epochs)
-        score, epoch = judge(run)
+        trial = train(rate, search.epochs)
+        score, epoch = judge(trial)
         rows.append(_row(rate, score, epoch, False))
         if best is None or score > best[0]:
-            best = (score, rate, run)
+            best = (score, rate, trial)
     assert best is not None  # the schema asks for one value at least
-    _, rate, run = best
+    _, rate, trial = best
     if search.epochs is not None:
-        run = fit(rate, None)
+        trial = train(rate, None)
     for row in rows:
         row["chosen"] = int(row["learning_rate"] == rate)
-    return rate, run, rows
+    return rate, trial, rows
 
 
 def _row(rate: float, score: float, epoch: int, chosen: bool) -> dict[str, Any]:

@@ -41,6 +41,6 @@ def test_the_default_is_what_validation_chose(method: str):
         if row["method"] == method:
             scores.setdefault(row["settings"], []).append(float(row["val_map"]))
     best = max(mean(values) for values in scores.values())
-    default = read_params(ROOT / "params.yaml").method(method, "default")
+    default = read_params(ROOT / "params.yaml", method).method(method, "default")
     held = json.dumps({key: default[key] for key in GRID[method]["values"]}, sort_keys=True)
     assert mean(scores[held]) == best

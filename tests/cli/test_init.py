@@ -23,7 +23,8 @@ def project(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -
     """A folder with all that the verb reads of the project; it is the working folder."""
     root = tmp_path / "project"
     shutil.copytree(repository / "profiles", root / "profiles")
-    shutil.copy(root / "profiles/default.yaml", root / "params.yaml")
+    shutil.copytree(repository / "params", root / "params")
+    shutil.copy(repository / "params.yaml", root / "params.yaml")
     monkeypatch.chdir(root)
     return root
 
@@ -618,11 +619,15 @@ def test_names_in_use_are_those_of_datasets_and_of_blocks(project: Path, tmp_pat
     (tmp_path / "profiles").mkdir()
     (tmp_path / "params.yaml").write_text(
         "prepare: {mine: {root: /photos}, theirs: {root: /other}}\nsimulate: {mine: {}, theirs: {}, default: {}}\n"
-        "methods: {an: {cars: {}, published: {boats: {}}}}\ngrid: {seeds: [0]}\nvariants: {lac: {}}\n"
+        "grid: {seeds: [0]}\nvariants: {lac: {}}\n"
     )
-    (tmp_path / "profiles" / "x.yaml").write_text("prepare: {pets: {root: ROOT}}\nfeatures:\n")
+    (tmp_path / "params/methods").mkdir(parents=True)
+    (tmp_path / "params/methods/an.yaml").write_text("{cars: {}, published: {boats: {}}}")
+    (tmp_path / "profiles" / "x.yaml").write_text(
+        "prepare: {pets: {root: ROOT}}\nfeatures:\nmethods: {em: {trees: {}}}\n"
+    )
     (tmp_path / "profiles" / "empty.yaml").write_text("")
-    names = {"theirs", "default", "cars", "boats", "published", "pets"}
+    names = {"theirs", "default", "cars", "boats", "published", "pets", "trees"}
     assert init.list_names(tmp_path, "/photos") == names  # the same data may be written anew
     assert init.list_names(tmp_path, "/photos/") == names | {"mine"}
     (tmp_path / "profiles" / "x.yaml").write_text("a: [")

@@ -50,9 +50,9 @@ def test_hdf5_shows_tree_attributes_first_rows_and_counts(here: Path, capsys: py
     with hdf5.create("observed.h5") as file:
         file.attrs["protocol"] = "seeded"
         file.attrs["classes"] = json.dumps(["cat", "dog", "émeu"])
-        hdf5.put(file, "single", labels, axes="image, class", units="1 present, 0 unknown, -1 absent")
-        hdf5.put(file, "group/scores", np.linspace(0, 1, 20).reshape(2, 10), axes="image, class", units="logit")
-        hdf5.put(file, "paths", ["a.jpg", "b.jpg"], axes="image", units="relative path")
+        hdf5.write_array(file, "single", labels, axes="image, class", units="1 present, 0 unknown, -1 absent")
+        hdf5.write_array(file, "group/scores", np.linspace(0, 1, 20).reshape(2, 10), axes="image, class", units="logit")
+        hdf5.write_array(file, "paths", ["a.jpg", "b.jpg"], axes="image", units="relative path")
     lines = shown(capsys, "observed.h5", "--rows", "2")
     assert "@protocol = seeded" in lines
     assert "single  (4, 3)  int8  [image, class]  in 1 present, 0 unknown, -1 absent" in lines
@@ -76,7 +76,7 @@ def test_counts_of_labels_by_round_are_the_last_rounds(here: Path, capsys: pytes
     rounds = np.zeros((2, 3, 2), dtype=np.int8)
     rounds[0, :, 0], rounds[1, :, 1] = -1, -1
     with hdf5.create("labels.h5") as file:
-        hdf5.put(file, "pseudo_label", rounds, axes="round, image, class", units="1 present, -1 absent, 0 none")
+        hdf5.write_array(file, "pseudo_label", rounds, axes="round, image, class", units="1 present, -1 absent, 0 none")
     lines = shown(capsys, "labels.h5")
     at = next(i for i, line in enumerate(lines) if "counts by class of the last round" in line)
     assert [line.split() for line in lines[at + 2 :]] == [["0", "3", "0", "0.0000"], ["1", "0", "3", "0.0000"]]
@@ -287,7 +287,7 @@ def test_what_interrupted_runs_left_is_listed_and_cleared(
     for each in made:
         (each.folder / "heat").write_bytes(os.urandom(2 << 20))
     for each in made[:2]:
-        each._lock.close()  # as the system does when a process ends
+        each.close()  # as the system does when a process ends
     for _ in range(2):
         first, *rest = told()
         assert first == ".pipeline/checkpoints: 1 interrupted run" and len(rest) == 1
@@ -295,4 +295,4 @@ def test_what_interrupted_runs_left_is_listed_and_cleared(
     assert told("--clear") == [".pipeline/checkpoints: 1 interrupted run deleted", rest[0]]
     assert list(place.iterdir()) == [made[2].path.parent] and (made[2].path / "disk/heat").exists()
     assert told("--clear") == [".pipeline/checkpoints: 0 interrupted runs deleted"]
-    made[2].discard()
+    made[2].delete()

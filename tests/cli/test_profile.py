@@ -1,4 +1,4 @@
-"""profiles/ -> params.yaml: what is composed, and that no edit is lost."""
+"""profiles/ -> params.yaml and params/methods: what is composed, and that no edit is lost."""
 
 import io
 import json
@@ -12,8 +12,9 @@ import pytest
 from ruamel.yaml import YAML
 
 from pipeline.cli import profile
+from pipeline.cli.main import main
 from pipeline.config import profiles
-from pipeline.config.params import read_params
+from pipeline.config.params import read_params, read_project
 from pipeline.core.errors import ConfigError
 
 PHOTOS = """\
@@ -39,17 +40,19 @@ def git(root: Path, *words: str) -> None:
 
 @pytest.fixture
 def project(tmp_path: Path, repository: Path) -> Path:
-    """A committed project with two profiles and a folder of raw data."""
+    """A committed project with two profiles, the files of three methods and a folder of raw data."""
     (tmp_path / "profiles").mkdir()
-    shutil.copy(repository / "profiles/default.yaml", tmp_path / "profiles/default.yaml")
-    shutil.copy(repository / "profiles/default.yaml", tmp_path / "params.yaml")
+    (tmp_path / "params/methods").mkdir(parents=True)
+    for file, text in profiles.default_texts(repository).items():
+        if Path(file).stem in ("params", "an", "em", "lac", "plc"):
+            (tmp_path / file).write_text(text)
     digits = re.search(r"^backbone:\n  digits: (.+)$", (tmp_path / "params.yaml").read_text(), re.MULTILINE)
     assert digits
     (tmp_path / "profiles/photos.yaml").write_text(f"{PHOTOS}backbone:\n  photos: {digits[1]}\n")
     (tmp_path / "raw").mkdir()
     (tmp_path / "null_device").mkdir()
     git(tmp_path, "init", "-q")
-    git(tmp_path, "add", "params.yaml", "profiles")
+    git(tmp_path, "add", "params.yaml", "params", "profiles")
     git(tmp_path, "commit", "-qm", "start")
     return tmp_path
 
@@ -65,9 +68,19 @@ def lines(path: Path) -> list[str]:
     return path.read_text().splitlines()
 
 
-def test_default_is_the_committed_params(repository: Path) -> None:
-    text = (repository / "profiles/default.yaml").read_text()
-    assert text in ((repository / "params.yaml").read_text(), profile._committed(repository))
+def committed(project: Path, file: str = "params.yaml") -> str:
+    """A file as it was committed first."""
+    words = ["git", "log", "--format=%H", "--reverse"]
+    first = subprocess.run(words, cwd=project, check=True, capture_output=True, text=True).stdout.split()[0]
+    return profiles.committed(project, file, first) or ""
+
+
+def test_params_say_which_profile_they_are_of(project: Path) -> None:
+    assert profiles.in_force((project / "params.yaml").read_text()) == "default"
+    profile.apply(project, "photos")
+    assert read_params(project / "params.yaml").profile == "photos"
+    assert profiles.in_force("a: 1\nprofile: two_words # why\n") == "two_words"
+    assert profiles.in_force("a:\n  profile: x\n") is None
 
 
 def test_every_profile_composes(repository: Path) -> None:
@@ -78,8 +91,9 @@ def test_every_profile_composes(repository: Path) -> None:
 
 
 def test_overlay_changes_what_it_names_and_keeps_the_rest(project: Path) -> None:
+    before = read_project(project)
     profile.apply(project, "photos")
-    before, after = read_params(project / "profiles/default.yaml"), read_params(project / "params.yaml")
+    after = read_project(project)
     assert after.grid.datasets == ["photos"]
     assert after.grid.linear_init == ["an"]  # lists are replaced, not joined
     assert after.variants.lac == {}  # {} empties
@@ -93,7 +107,7 @@ def test_overlay_changes_what_it_names_and_keeps_the_rest(project: Path) -> None
 def test_comments_and_number_formats_survive(project: Path) -> None:
     profile.apply(project, "photos")
     changed = lines(project / "params.yaml")
-    comments = [line.split("#", 1)[1] for line in lines(project / "profiles/default.yaml") if line.startswith("#")]
+    comments = [line.split("#", 1)[1] for line in committed(project).splitlines() if line.startswith("#")]
     assert comments and all(any(comment in line for line in changed) for comment in comments)
     assert "    learning_rate: 1.0e-3" in changed
     assert "    ema: null" in changed
@@ -134,7 +148,9 @@ def test_the_defaults_variants_of_other_datasets_are_left_out(project: Path) -> 
     (project / "profiles/more.yaml").write_text("grid: {seeds: [0, 1]}\n")
     profile.apply(project, "more")
     kept = read_params(project / "params.yaml").variants
-    assert kept.lac and kept == read_params(project / "profiles/default.yaml").variants
+    assert kept.lac
+    profile.apply(project, "default")
+    assert kept == read_params(project / "params.yaml").variants
     digits = run.replace("photos", "digits")  # its own are its own fault
     mine.write_text(f"{text}variants: {{lac: {{digits-lac-0-x: {digits}}}}}\n")
     profile.apply(project, "photos", "raw")
@@ -188,10 +204,11 @@ def test_sections_stand_apart_whatever_is_added_to_them(project: Path) -> None:
 
 
 def test_anchors_survive(project: Path) -> None:
+    file, mine = project / "params/methods/lac.yaml", project / "profiles/photos.yaml"
+    anchors = re.findall(r"[&*]\w+", file.read_text())
+    mine.write_text(f"{mine.read_text()}methods: {{lac: {{default: {{queue_size: 7}}}}}}\n")
     profile.apply(project, "photos", "raw")
-    text = (project / "params.yaml").read_text()
-    anchors = re.findall(r"&\w+", (project / "profiles/default.yaml").read_text())
-    assert len(anchors) > 5 and re.findall(r"&\w+", text) == anchors
+    assert len(anchors) > 1 and re.findall(r"[&*]\w+", file.read_text()) == anchors
 
 
 @pytest.mark.parametrize(
@@ -248,16 +265,6 @@ def test_an_edited_profile_can_be_applied_again(project: Path) -> None:
         profile.apply(project, "photos", "raw")
 
 
-def test_a_profile_that_was_in_force_already_can_be_edited_and_applied(project: Path) -> None:
-    profile.apply(project, "default")  # writes nothing new
-    mine = project / "profiles/default.yaml"
-    git(project, "rm", "-q", "--cached", "params.yaml")
-    git(project, "commit", "-qm", "params.yaml is not kept")
-    mine.write_text(another(mine.read_text()))
-    profile.apply(project, "default")
-    assert (project / "params.yaml").read_text() == mine.read_text()
-
-
 def test_a_comment_of_ones_own_is_an_edit_too(project: Path) -> None:
     path = project / "params.yaml"
     path.write_text(path.read_text() + "# tried 26 epochs: worse\n")
@@ -281,7 +288,7 @@ def test_profiles_can_be_switched_back_and_forth(project: Path) -> None:
         prepare = read_params(project / "params.yaml").prepare
         assert name == "default" or prepare["photos"]["root"] == (raw or "null_device")
     profile.apply(project, "default")
-    assert (project / "params.yaml").read_bytes() == (project / "profiles/default.yaml").read_bytes()
+    assert (project / "params.yaml").read_text() == committed(project)
     assert not (project / "params.yaml.bak").exists()
 
 
@@ -293,10 +300,167 @@ def test_a_committed_edit_may_be_overwritten(project: Path) -> None:
     assert read_params(path).grid.datasets == ["photos"]
 
 
+# ---------------------------------------------------------------------------------------------- methods' files
+METHODS = "methods: {em: {default: {alpha: 0.7}}, lac: {default: {queue_size: 7}}}\n"
+
+
+@pytest.fixture
+def small(project: Path) -> Path:
+    """The project, with a profile that changes two methods."""
+    (project / "profiles/small.yaml").write_text(METHODS)
+    return project
+
+
+def status(project: Path) -> list[str]:
+    """Files that Git tracks and that differ from the last commit."""
+    words = ["git", "diff", "--name-only", "HEAD"]
+    return subprocess.run(words, cwd=project, check=True, capture_output=True, text=True).stdout.split()
+
+
+def test_a_profile_is_laid_over_the_files_of_its_methods_and_the_default_restores_them(small: Path) -> None:
+    before = read_project(small)
+    profile.apply(small, "small")
+    after = read_project(small)
+    assert status(small) == ["params.yaml", "params/methods/em.yaml", "params/methods/lac.yaml"]
+    assert after.method("em", "digits") == before.method("em", "digits") | {"alpha": 0.7}
+    assert after.method("em", "voc") == before.method("em", "voc")
+    assert after.method("lac", "digits") == before.method("lac", "digits") | {"queue_size": 7}
+    profile.apply(small, "photos")  # which changes no method
+    assert status(small) == ["params.yaml"]
+    profile.apply(small, "small")
+    profile.apply(small, "default")
+    assert status(small) == [] and read_project(small) == before
+    assert not list(small.rglob("*.bak"))
+
+
+def test_a_committed_profile_is_no_base_of_another(small: Path) -> None:
+    before = read_project(small)
+    profile.apply(small, "small")
+    git(small, "commit", "-qam", "small runs here")
+    shutil.rmtree(small / ".pipeline")  # as in a clone
+    for name in ("photos", "small", "default"):
+        profile.apply(small, name)
+        assert read_project(small).methods["em"]["default"]["alpha"] == (0.7 if name == "small" else 0.1)
+    assert read_project(small) == before
+    git(small, "commit", "-qam", "back")
+    (small / "params/methods/em.yaml").write_text("default: {alpha: 0.3, floor: 0.0}\n")
+    git(small, "commit", "-qam", "another alpha by default")
+    profile.apply(small, "small")
+    git(small, "commit", "-qam", "small again")
+    profile.apply(small, "default")
+    assert read_project(small).methods["em"] == {"default": {"alpha": 0.3, "floor": 0.0}}  # the newest, not the first
+
+
+def test_a_file_of_a_method_that_no_profile_changes_is_left_as_it_is(small: Path) -> None:
+    path = small / "params/methods/an.yaml"
+    path.write_text(f"{path.read_text()}# mine\n")
+    edited = path.read_text()
+    for name in ("small", "photos", "default"):
+        profile.apply(small, name)
+        assert path.read_text() == edited
+
+
+def test_an_edit_of_a_method_is_not_overwritten(small: Path) -> None:
+    path = small / "params/methods/em.yaml"
+    edited = path.read_text() + "# tried 0.2: worse\n"
+    path.write_text(edited)
+    before = (small / "params.yaml").read_text()
+    with pytest.raises(ConfigError, match=r"^params/methods/em\.yaml holds edits .* copies them to params/methods/em"):
+        profile.apply(small, "small")
+    assert (path.read_text(), (small / "params.yaml").read_text()) == (edited, before)
+    profile.apply(small, "small", force=True)
+    assert path.with_name("em.yaml.bak").read_text() == edited and "0.7" in path.read_text()
+    path.write_text(path.read_text() + "# 0.7 is better\n")
+    with pytest.raises(ConfigError, match=r"^params/methods/em\.yaml holds edits"):
+        profile.apply(small, "default")
+
+
+def test_what_a_profile_wrote_is_known_when_params_were_restored_by_git(small: Path) -> None:
+    before = read_project(small)
+    profile.apply(small, "small")
+    git(small, "checkout", "params.yaml")
+    profile.apply(small, "default")
+    assert status(small) == [] and read_project(small) == before
+
+
+def test_a_profile_that_was_edited_since_is_known_by_what_it_wrote(small: Path) -> None:
+    before = read_project(small)
+    profile.apply(small, "small")
+    (small / "profiles/small.yaml").unlink()
+    profile.apply(small, "default")
+    assert status(small) == [] and read_project(small) == before
+
+
+@pytest.mark.parametrize(
+    ("methods", "message"),
+    [
+        ("{new: {default: {alpha: 1.0}}}", r"profiles/small\.yaml: methods\.new: there is no params/methods/new\.yaml"),
+        ("{em: {vocc: {alpha: 1.0}}}", r"^params/methods/em\.yaml:vocc: no dataset of that name"),
+        ("{em: 3}", r"^profiles/small\.yaml: methods\.em: must be a mapping"),
+        ("[em]", r"^profiles/small\.yaml: methods: must be a mapping"),
+    ],
+)
+def test_a_wrong_block_of_a_method_is_refused_by_its_name(small: Path, methods: str, message: str) -> None:
+    (small / "profiles/small.yaml").write_text(f"methods: {methods}\n")
+    with pytest.raises(ConfigError, match=message):
+        profile.apply(small, "small")
+    assert status(small) == []
+
+
+# ---------------------------------------------------------------------------------------------- where the default is
+def test_the_default_is_looked_for_in_the_history(project: Path) -> None:
+    for name in ("photos", "default", "photos"):
+        profile.apply(project, name)
+        git(project, "commit", "-qam", name)
+    (project / "raw/picture").write_text("")
+    git(project, "add", "raw")
+    git(project, "commit", "-qm", "another file")
+    profile.apply(project, "default")
+    assert (project / "params.yaml").read_text() == committed(project)
+
+
+def test_a_project_below_the_repositorys_root(project: Path) -> None:
+    inner = project / "inner"
+    inner.mkdir()
+    for part in ("params.yaml", "params", "profiles", "null_device"):
+        (project / part).rename(inner / part)
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "moved")
+    profile.apply(inner, "photos")
+    profile.apply(inner, "default")
+    assert status(project) == []
+
+
+@pytest.mark.parametrize("how", ["shallow", "no git"])
+def test_without_the_default_in_the_history_the_remedy_is_named(project: Path, tmp_path: Path, how: str) -> None:
+    profile.apply(project, "photos")
+    if how == "no git":
+        shutil.rmtree(project / ".git")
+        root = project
+    else:
+        git(project, "commit", "-qam", "photos")
+        root = project / "clone"
+        git(project, "clone", "-q", "--depth", "1", project.as_uri(), str(root))
+    before = (root / "params.yaml").read_text()
+    with pytest.raises(ConfigError, match=r"no commit has a params\.yaml that says `profile: default`.*--unshallow"):
+        profile.apply(root, "default")
+    assert (root / "params.yaml").read_text() == before
+
+
+def test_without_git_the_default_is_left_only_by_force(project: Path) -> None:
+    shutil.rmtree(project / ".git")
+    before = (project / "params.yaml").read_text()
+    profile.apply(project, "default")
+    with pytest.raises(ConfigError, match="--force"):
+        profile.apply(project, "photos")
+    profile.apply(project, "photos", force=True)
+    assert (project / "params.yaml.bak").read_text() == before
+
+
 def test_command_line(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(project)
-    assert profile.main(["photos", "--root", "raw"]) == 0
+    assert main(["profile", "photos", "--root", "raw"]) == 0
     assert "profile photos, raw data in raw" in capsys.readouterr().out
     Path("params.yaml").write_text("grid: [\n")  # not even YAML: still an edit
-    assert profile.main(["photos"]) == 1
+    assert main(["profile", "photos"]) == 1
     assert capsys.readouterr().err.startswith("error: params.yaml holds edits")

@@ -8,7 +8,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from pipeline.config import graph
-from pipeline.config.params import read_params
+from pipeline.config.params import read_project
 from pipeline.core import files
 from tests import copies
 
@@ -27,7 +27,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
 def test_the_default_passes_and_folders_of_removed_runs_are_named(project: Path) -> None:
     for folder in LEFT + KEPT:
         files.write_json(project / folder / "x.json", {})
-    problems, leftovers = graph.check(project, read_params(project / "params.yaml"))
+    problems, leftovers = graph.check(project, read_project(project))
     assert problems == [] and leftovers == [Path(folder) for folder in LEFT]
     for folder in ("runs", "analyses"):
         shutil.rmtree(project / folder)
@@ -40,7 +40,6 @@ def test_deps_that_nothing_makes_are_named_with_the_entry_that_would(project: Pa
     content["grid"] |= {"linear_init": ["an", "em_apl", "iun", "full"], "end_to_end": ["an"]}
     run = {"dataset": "digits", "method": "an", "seed": 0, "start": "wan", "set": {"stage": {}, "method": {}}}
     content["variants"]["finetune"]["digits-an-0-x"] = run
-    content["methods"]["wan"] = {"default": {}}
     files.write_json(path, content)
     missing = project / "stages/backbone.py"
     code = missing.read_bytes()
@@ -48,7 +47,7 @@ def test_deps_that_nothing_makes_are_named_with_the_entry_that_would(project: Pa
     weights = project / "runs/end_to_end/digits-plc-0/weights.pt"  # left by a removed run: it meets no dep
     files.write_bytes(weights, b"old")
     try:
-        problems, leftovers = graph.check(project, read_params(path))
+        problems, leftovers = graph.check(project, read_project(project))
     finally:
         path.write_text(before)
         missing.write_bytes(code)
@@ -67,7 +66,7 @@ def test_deps_that_nothing_makes_are_named_with_the_entry_that_would(project: Pa
 
 
 def test_without_dvc_it_says_so(tmp_path: Path, repository: Path) -> None:
-    (problem,), leftovers = graph.check(tmp_path, read_params(repository / "params.yaml"))
+    (problem,), leftovers = graph.check(tmp_path, read_project(repository))
     assert problem.startswith("dvc.yaml: ") and leftovers == []
 
 

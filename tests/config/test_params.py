@@ -1,5 +1,6 @@
 import copy
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.config.params import TRAINING_STAGES, Params, parse_params, read_params
+from pipeline.config import params as config
+from pipeline.config.params import TRAINING_STAGES, Params, read_params, read_project
 from pipeline.core.errors import ConfigError
 from pipeline.core.strict import merge
 
@@ -17,7 +19,10 @@ VARIANT = {"dataset": "digits", "method": "an", "seed": 0, "start": "an"}
 
 @pytest.fixture(scope="module")
 def shipped(repository: Path) -> dict[str, Any]:
-    return YAML(typ="safe", pure=True).load((repository / "profiles" / "default.yaml").read_text())
+    """The project's params.yaml, with the methods' files under ``methods``."""
+    read = YAML(typ="safe", pure=True).load
+    methods = {file.stem: read(file) for file in (repository / "params/methods").glob("*.yaml")}
+    return read(repository / "params.yaml") | {"methods": methods}
 
 
 @pytest.fixture
@@ -27,6 +32,13 @@ def content(shipped: dict[str, Any]) -> dict[str, Any]:
     altered["variants"] = {stage: {} for stage in TRAINING_STAGES}
     altered["grid"]["linear_init"] = ["an", "em"]
     return altered
+
+
+def parse_params(content: dict[str, Any], whole: bool = True) -> Params:
+    """What is read of files with this content, the methods' under ``methods``."""
+    return config.parse_params(
+        {key: value for key, value in content.items() if key != "methods"}, content["methods"], whole=whole
+    )
 
 
 def put(content: dict[str, Any], key: str, value: Any) -> None:
@@ -44,9 +56,9 @@ def load(folder: Path, text: str | bytes) -> Params:
 
 
 def test_the_shipped_file_is_valid_and_read_as_yaml_1_2(tmp_path: Path, repository: Path) -> None:
-    text = (repository / "profiles" / "default.yaml").read_text()
+    text = (repository / "params.yaml").read_text()
     params = load(tmp_path, text)
-    assert params.grid.datasets == ["digits"]
+    assert params.profile == "default" and params.grid.datasets == ["digits"]
     short = re.sub(r"(\d)\.0e-", r"\1e-", text)  # 1e-4 is text by YAML 1.1
     assert short != text and load(tmp_path, short) == params
     named = load(tmp_path, text.replace("[digits]", "[no]").replace("  digits:", "  no:"))
@@ -69,9 +81,58 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, text: str | bytes, 
         load(tmp_path, text)
 
 
-def test_a_file_that_is_absent_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_absent_is_named(tmp_path: Path, repository: Path) -> None:
     with pytest.raises(ConfigError, match=r"gone.yaml: cannot be read \(No such file"):
         read_params(tmp_path / "gone.yaml")
+    with pytest.raises(ConfigError, match=r"^params/methods/gone.yaml: cannot be read \(No such file"):
+        read_params(repository / "params.yaml", "gone")
+
+
+@pytest.fixture
+def project(tmp_path: Path, repository: Path) -> Path:
+    """params.yaml and the methods' files, to be altered."""
+    shutil.copy(repository / "params.yaml", tmp_path)
+    shutil.copytree(repository / "params", tmp_path / "params")
+    return tmp_path
+
+
+def test_a_stage_reads_the_file_of_its_own_method_alone(project: Path) -> None:
+    whole = read_project(project)
+    for path in (project / "params/methods").glob("*.yaml"):
+        if path.stem != "em":
+            path.write_text("broken: [")
+    params = read_params(project / "params.yaml", "em")
+    assert params.methods == {"em": whole.methods["em"]}
+    for stage in ("linear_init", "finetune"):
+        assert params.run(stage, "digits", "em") == whole.run(stage, "digits", "em")
+    with pytest.raises(ConfigError, match=r"^params/methods/.*\.yaml: not YAML 1.2"):
+        read_project(project)
+
+
+def test_a_fault_of_a_variant_of_another_method_is_named_without_its_file(content: dict[str, Any]) -> None:
+    content["variants"]["finetune"]["digits-em-0-x"] = VARIANT | {
+        "method": "em",
+        "set": {"stage": {"epoch": 3, "protocol": "published"}, "method": {}},
+    }
+    content["methods"] = {"an": content["methods"]["an"]}
+    with pytest.raises(ConfigError, match=r"^variants\.finetune\.digits-em-0-x\.set\.stage\.epoch: Extra .*$"):
+        parse_params(content, whole=False)
+    del content["variants"]["finetune"]["digits-em-0-x"]["set"]["stage"]["epoch"]
+    parse_params(content, whole=False)  # that it has no recipe is seen where its file is read
+
+
+def test_a_section_of_methods_in_params_is_a_fault_that_says_where_they_lie(content: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"^params\.yaml\.methods: .* params/methods/<name>\.yaml$"):
+        config.parse_params(content, {})
+
+
+def test_a_methods_file_is_named_as_dvc_names_it(project: Path) -> None:
+    """What a message calls a setting is what `dvc exp run -S` takes."""
+    from dvc.utils.hydra import apply_overrides
+
+    file, key = config.method_key("em", "default", "alpha").split(":")
+    apply_overrides(project / file, [f"{key}=0.7"])
+    assert read_params(project / "params.yaml", "em").method("em", "digits")["alpha"] == 0.7
 
 
 # ---------------------------------------------------------------------------------------------- the schema
@@ -116,7 +177,11 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("linear_init.voc", {"epochs": 3}, "linear_init.voc: no dataset of that name"),  # of the papers, but not prepared
     ("report.digit", {}, "report.digit: no dataset of that name"),
     ("backbone.digit", {**TIMM}, "backbone.digit: no dataset of that name"),
-    ("methods.em.vocc", {"alpha": 0.1}, "methods.em.vocc: no dataset of that name"),
+    (
+        "methods.em.vocc",
+        {"alpha": 0.1},
+        "^params/methods/em.yaml:vocc: no dataset of that name; `prepare` holds digits$",
+    ),
     ("expected_positives.digit", {"value": 2.0, "source": "x"}, "expected_positives.digit: no dataset of that name"),
     ("expected_positives.default", {"value": 2.0, "source": "x"}, "expected_positives.default: no dataset"),
     ("prepare.default", {"seed": 1}, "prepare.default: DVC would not notice"),
@@ -175,8 +240,12 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("grid.finetune", ["an", "an"], "grid.finetune: names an entry twice"),
     ("grid.finetune", ["../an"], r"grid.finetune: \['../an'\] are not names of"),
     ("grid.datasets", ["Digits"], "not names of"),
+    ("grid.lac_start", "../plc", r"grid.lac_start: \['../plc'\] are not names of"),
+    ("grid.lac_start", ["plc"], "grid.lac_start: .*valid string"),
+    ("profile", None, "params.yaml.profile: .*valid string"),
     ("expected_positives.digits.value", 0.0, "expected_positives.digits.value"),
-    ("methods.an", None, "methods.an"),
+    ("methods.an", None, "^params/methods/an.yaml:.*dictionary"),
+    ("methods.an", {"default": 3}, "^params/methods/an.yaml:default: .*dictionary"),
     ("variants.finetune.digits-an-0", {**VARIANT, "set": {"stage": {}, "method": {}}}, "the key must be"),
     ("variants.finetune.digits-an-0-x", {**VARIANT, "set": {"stage": {}}}, "digits-an-0-x.set.method: .*required"),
     (
@@ -187,7 +256,7 @@ FAULTS: list[tuple[str, Any, str]] = [
     (
         "variants.finetune.digits-nope-0-x",
         {**VARIANT, "method": "nope", "set": {"stage": {}, "method": {}}},
-        "methods.nope: no such section; it holds an, ",
+        "^variants.finetune.digits-nope-0-x.method: `nope` has no file params/methods/nope.yaml$",
     ),
     (
         "variants.finetune.digits-an-0-x",
@@ -197,7 +266,7 @@ FAULTS: list[tuple[str, Any, str]] = [
     (
         "variants.finetune.digits-an-0-x",
         {**VARIANT, "start": "nope", "set": {"stage": {}, "method": {}}},
-        r"^variants\.finetune\.digits-an-0-x\.start: `nope` is no section of `methods`$",
+        r"^variants\.finetune\.digits-an-0-x\.start: `nope` has no file params/methods/nope\.yaml$",
     ),
     ("variants.end_to_end.digits-an-0-x", {**VARIANT, "set": {"stage": {}, "method": {}}}, "x.start: Extra inputs"),
     ("finetune.default.protocol", "own", "finetune.default.protocol: .*'common' or 'published'"),
@@ -211,44 +280,60 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("finetune.default.head", BOTTLENECK | {"embedding": 4}, "head.bottleneck.embedding: Extra inputs"),
     ("finetune.default.head", BOTTLENECK | {"heads": 3}, r"finetune.default.head.bottleneck.dim: .*of heads \(3\)"),
     # published recipes; the whole message, since no other key is at fault
-    ("methods.an.published", None, r"^params.yaml.methods.an.published: .*dictionary"),
-    ("methods.an.published", 3, r"^params.yaml.methods.an.published: .*dictionary"),
-    ("methods.an.published.voc", 3, r"^methods.an.published.voc: .*dictionary \(given: 3\)$"),
-    ("methods.an.published.default.finetune", None, r"^methods.an.published.default.finetune: .*dictionary"),
+    ("methods.an.published", None, r"^params/methods/an.yaml:published: .*dictionary"),
+    ("methods.an.published", 3, r"^params/methods/an.yaml:published: .*dictionary"),
+    ("methods.an.published.voc", 3, r"^params/methods/an.yaml:published.voc: .*dictionary \(given: 3\)$"),
+    (
+        "methods.an.published.default.finetune",
+        None,
+        r"^params/methods/an.yaml:published.default.finetune: .*dictionary",
+    ),
     (
         "methods.an.published.voc.tune",
         {},
-        "^methods.an.published.voc.tune: .*'linear_init', 'finetune', 'end_to_end' or",
+        "^params/methods/an.yaml:published.voc.tune: .*'linear_init', 'finetune', 'end_to_end' or",
     ),
     (
         "methods.an.published.vocc.finetune",
         {},
-        "^methods.an.published.vocc: no dataset of that name; there are default, ",
+        "^params/methods/an.yaml:published.vocc: no dataset of that name; there are default, ",
     ),
     (
         "methods.an.published.voc.finetune.protocol",
         "published",
-        "^methods.an.published.voc.finetune.protocol: a recipe does not choose the protocol$",
+        "^params/methods/an.yaml:published.voc.finetune.protocol: a recipe does not choose the protocol$",
     ),
-    ("methods.an.published.voc.finetune.epoch", 3, r"^methods.an.published.voc.finetune.epoch: Extra .* \(given: 3\)$"),
-    ("methods.an.published.voc.finetune.flip", 1, "^methods.an.published.voc.finetune.flip: .*valid boolean"),
-    ("methods.an.published.voc.finetune.epochs", "3", "^methods.an.published.voc.finetune.epochs: .*valid integer.*$"),
+    (
+        "methods.an.published.voc.finetune.epoch",
+        3,
+        r"^params/methods/an.yaml:published.voc.finetune.epoch: Extra .* \(given: 3\)$",
+    ),
+    (
+        "methods.an.published.voc.finetune.flip",
+        1,
+        "^params/methods/an.yaml:published.voc.finetune.flip: .*valid boolean",
+    ),
+    (
+        "methods.an.published.voc.finetune.epochs",
+        "3",
+        "^params/methods/an.yaml:published.voc.finetune.epochs: .*valid integer.*$",
+    ),
     (
         "methods.an.published.voc.finetune.early_stop.rul",
         "none",
-        "^methods.an.published.voc.finetune.early_stop.rul: Ex",
+        "^params/methods/an.yaml:published.voc.finetune.early_stop.rul: Ex",
     ),
-    ("methods.an.published.voc.lac.head", {"kind": "conv"}, "^methods.an.published.voc.lac.head: .*'kind'"),
+    ("methods.an.published.voc.lac.head", {"kind": "conv"}, "^params/methods/an.yaml:published.voc.lac.head: .*'kind'"),
     # named once, though three datasets share it
     (
         "methods.an.published",
         {"default": {"lac": {"epoch": 3}}, "voc": {"lac": {"epochs": 9}}, "cub": {"lac": {"epochs": 8}}},
-        r"^methods.an.published.default.lac.epoch: Extra .* \(given: 3\)$",
+        r"^params/methods/an.yaml:published.default.lac.epoch: Extra .* \(given: 3\)$",
     ),
     (  # but not where it is sound
         "methods.an.published",
         {"default": {"lac": {"epochs": 3}}, "voc": {"lac": {"epoch": 9}}, "digits": {"lac": {"epoch": 8}}},
-        r"^methods.an.published.digits.lac.epoch: .+\nmethods.an.published.voc.lac.epoch: .+$",
+        r"^params/methods/an.yaml:published.digits.lac.epoch: .+\nparams/methods/an.yaml:published.voc.lac.epoch: .+$",
     ),
 ]
 
@@ -280,7 +365,7 @@ def test_no_setting_has_a_default_in_code(shipped: dict[str, Any]) -> None:
             del altered[stage]["default"][key]
             with pytest.raises(ConfigError, match=rf"{stage}.default.{key}: Field required"):
                 parse_params(altered)
-    for section in shipped:
+    for section in shipped.keys() - {"methods"}:
         altered = copy.deepcopy(shipped)
         del altered[section]
         with pytest.raises(ConfigError, match=rf"params.yaml.{section}: Field required"):
@@ -315,10 +400,10 @@ def test_a_datasets_block_overlays_the_default(content: dict[str, Any]) -> None:
     assert (other.epochs, other.search.epochs) == (3, 2)
     assert other.search.values == own.search.values and own.epochs == content["finetune"]["default"]["epochs"]
     assert (params.method("em", "digits"), params.method("em", "voc")) == ({"alpha": 0.2}, {"alpha": 0.1})
-    with pytest.raises(ConfigError, match="methods.nope: no such section"):
+    with pytest.raises(ConfigError, match="^params/methods/nope.yaml: no such file; there are an, "):
         params.method("nope", "digits")
     put(content, "methods.em", {"voc": {"alpha": 0.1}})
-    with pytest.raises(ConfigError, match="methods.em: neither `default` nor `digits`; it holds voc"):
+    with pytest.raises(ConfigError, match="^params/methods/em.yaml: neither `default` nor `digits`; it holds voc"):
         parse_params(content).method("em", "digits")
 
 
@@ -415,7 +500,9 @@ def test_the_order_is_stage_then_recipe_then_its_dataset_then_variant(content: d
     assert settings.flip is content["finetune"]["default"]["flip"]
     assert params.run("finetune", "digits", "em")[0] == settings.model_copy(update={"ema": 0.3})
     assert own == params.method("em", "digits") == content["methods"]["em"]["default"]  # the recipe is no setting of it
-    with pytest.raises(ConfigError, match=r"^methods\.an\.published: has no recipe of finetune for digits, .*$"):
+    with pytest.raises(
+        ConfigError, match=r"^params/methods/an\.yaml:published: has no recipe of finetune for digits, .*$"
+    ):
         params.run("finetune", "digits", "an")
 
 
@@ -470,7 +557,9 @@ def test_a_variant_that_asks_for_a_recipe_that_is_missing_is_named(content: dict
         "variants.finetune.digits-an-0-x",
         {**VARIANT, "set": {"stage": {"protocol": "published"}, "method": {}}},
     )
-    with pytest.raises(ConfigError, match=r"^methods\.an\.published: has no recipe of finetune for digits, .*$"):
+    with pytest.raises(
+        ConfigError, match=r"^params/methods/an\.yaml:published: has no recipe of finetune for digits, .*$"
+    ):
         parse_params(content)
 
 

@@ -11,7 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from pipeline.config import preflight, profiles, rules
-from pipeline.config.params import TRAINING_STAGES, Params, parse_params
+from pipeline.config.params import METHODS, PARAMS, TRAINING_STAGES, Params, parse_params
 from pipeline.core import files
 from pipeline.core.errors import ConfigError
 from pipeline.labels.table import write_table
@@ -25,8 +25,10 @@ from tests.sources import test_coco, test_cub, test_nus
 
 @pytest.fixture(scope="session")
 def default(repository: Path) -> Any:
-    """Content of the default params."""
-    return YAML(typ="safe", pure=True).load((repository / "params.yaml").read_text())
+    """Content of the default params; under ``methods`` that of the methods' files."""
+    yaml = YAML(typ="safe", pure=True)
+    methods = {path.stem: yaml.load(path.read_text()) for path in (repository / METHODS).glob("*.yaml")}
+    return yaml.load((repository / PARAMS).read_text()) | {"methods": methods}
 
 
 class Project:
@@ -36,7 +38,7 @@ class Project:
         self.root, self.content = root, content
 
     def edit(self, changes: dict[str, Any]) -> None:
-        """Set keys, parted by slashes; ``...`` deletes the key."""
+        """Set keys, parted by slashes, those of a method's file below ``methods/<name>``; ``...`` deletes the key."""
         for path, value in changes.items():
             *parents, last = path.split("/")
             block = self.content
@@ -49,7 +51,8 @@ class Project:
 
     @property
     def params(self) -> Params:
-        return parse_params(self.content)
+        content = {key: block for key, block in self.content.items() if key != "methods"}
+        return parse_params(content, self.content["methods"], whole=True)
 
     def problems(self) -> list[str]:
         return preflight.check(self.root, self.params)
@@ -117,13 +120,15 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
             r"grid\.linear_init: methods\.emm: unknown method; there are an, .*\bem, em_apl, ",
         ),
         (
-            {"grid/end_to_end": ["plc", "shared"], "methods/shared": {"default": {}}},
-            r"grid\.end_to_end: methods\.shared: unknown method",
+            {"grid/end_to_end": ["plc", "base"], "methods/base": {"default": {}}},
+            r"grid\.end_to_end: methods\.base: unknown method",
         ),
-        ({"methods/em": ...}, r"methods\.em: no such section"),
-        ({"methods/em/default/alpha": "high"}, r"methods\.em\.default\.alpha: "),
+        ({"methods/em": ...}, r"^params/methods/em\.yaml: no such file; there are an, "),
+        ({"methods/l1r": ...}, r"^params/methods/l1r\.yaml: no such file, and there is pipeline/methods/l1r\.py$"),
+        ({"methods/emm": {"default": {}}}, r"^params/methods/emm\.yaml: methods\.emm: unknown method; "),
+        ({"methods/em/default/alpha": "high"}, r"params/methods/em\.yaml:default\.alpha: "),
         ({"linear_init/digit": {"epochs": 3}}, r"linear_init\.digit: no dataset of that name"),
-        ({"methods/em/voc": {"alfa": 0.1}}, r"methods\.em\.voc\.alfa: "),  # a dataset that the grid does not run
+        ({"methods/em/voc": {"alfa": 0.1}}, r"em\.yaml:voc\.alfa: "),  # a dataset that the grid does not run
         # what a stage can give
         ({"grid/linear_init": EVERY}, r"grid\.linear_init: `lac` compares 2 views"),
         (
@@ -151,19 +156,19 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
         # published recipes
         (
             {"finetune/default/protocol": "published", "methods/iun/published": {"voc": {"finetune": {"epochs": 2}}}},
-            r"^methods\.iun\.published: has no recipe of finetune for digits, which `protocol: published` of finetune",
+            r"^params/methods/iun\.yaml:published: has no recipe of finetune for digits, which `protocol: published` ",
         ),
         (
             {"variants/lac/digits-plc-0-x": VARIANT | {"method": "plc", "set": PUBLISHED}, "methods/plc/published": {}},
-            r"^methods\.plc\.published: has no recipe of lac for digits",
+            r"^params/methods/plc\.yaml:published: has no recipe of lac for digits",
         ),
         (
             {"variants/lac/digits-plc-0-x": VARIANT | {"method": "plc", "set": PUBLISHED}}
             | {"methods/plc/published/default/lac": {"strong": None}},
-            r"^methods\.plc\.published\.default\.lac\.strong: is null, and `plc` \(variants\.lac\.digits-plc-0-x\)",
+            r"^params/methods/plc\.yaml:published\.default\.lac\.strong: is null, and `plc` \(variants\.lac\.digits",
         ),
-        ({"methods/em/published/voc": {"finetune": {"epoch": 3}}}, r"^methods\.em\.published\.voc\.finetune\.epoch: "),
-        ({"methods/em/published/vocc": {"finetune": {}}}, r"^methods\.em\.published\.vocc: no dataset of that name"),
+        ({"methods/em/published/voc": {"finetune": {"epoch": 3}}}, r"/em\.yaml:published\.voc\.finetune\.epoch: "),
+        ({"methods/em/published/vocc": {"finetune": {}}}, r"/em\.yaml:published\.vocc: no dataset of that name"),
         (  # the second stage goes on from plc's network, whatever else fits
             {
                 "grid/end_to_end": ["plc", "an"],
@@ -173,7 +178,7 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
                 "methods/plc/published": {"default": {"end_to_end": {"head": TRANSFORMER | {"embedding": 5}}}},
                 "methods/an/published": {"default": {"end_to_end": {"head": TRANSFORMER}}},
             },
-            r"^lac\.default\.head: differs from methods\.plc\.published\.default\.end_to_end\.head, whose",
+            r"^lac\.default\.head: differs from params/methods/plc\.yaml:published\.default\.end_to_end\.head, whose",
         ),
         (
             {"linear_init/default/crop": 0.5},
@@ -188,8 +193,8 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
         (
             {"linear_init/default/protocol": "published", "methods/em/published/default/linear_init": {"crop": 0.5}}
             | {"methods/em/published/digits": {"linear_init": {"freeze": ["conv1"]}}, "grid/linear_init": ["em"]},
-            r"^methods\.em\.published\.default\.linear_init\.crop: concerns .*\n"
-            r"methods\.em\.published\.digits\.linear_init\.freeze: concerns images",
+            r"^params/methods/em\.yaml:published\.default\.linear_init\.crop: concerns .*\n"
+            r"params/methods/em\.yaml:published\.digits\.linear_init\.freeze: concerns images",
         ),
         (  # not its recipe, which this protocol leaves aside
             {"linear_init/default/crop": 0.5, "methods/em/published/default/linear_init": {"crop": 0.5}},
@@ -206,13 +211,13 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
         ({"lac/default/head": TRANSFORMER}, r"^lac\.default\.head: differs from end_to_end\.default\.head, "),
         (  # the recipe's head is the one that is compared, on either side
             {"end_to_end/default/protocol": "published", "methods/plc/published": {"default": {"end_to_end": LINEAR}}},
-            r"^lac\.default\.head: differs from methods\.plc\.published\.default\.end_to_end\.head, "
+            r"^lac\.default\.head: differs from params/methods/plc\.yaml:published\.default\.end_to_end\.head, "
             r".* \(`label_embedding` from `linear`, grid\.lac\)$",
         ),
         (
             {"lac/default/protocol": "published", "methods/plc/published": {"default": {"lac": LINEAR}}}
             | {"methods/lac/published": {"default": {"lac": {}}}},
-            r"^methods\.plc\.published\.default\.lac\.head: differs from end_to_end\.default\.head, "
+            r"^params/methods/plc\.yaml:published\.default\.lac\.head: differs from end_to_end\.default\.head, "
             r".* \(`linear` from `label_embedding`, grid\.lac\)$",
         ),
         (  # lac goes on with the very network
@@ -236,7 +241,8 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
             },
             r"^variants\.finetune\.digits-plc-0-x\.set\.stage\.head: differs from linear_init\.default\.head, ",
         ),
-        (started("nope"), r"^variants\.finetune\.digits-an-0-x\.start: `nope` is no section of `methods`$"),
+        # runs that others start from
+        (started("nope"), r"^variants\.finetune\.digits-an-0-x\.start: `nope` has no file params/methods/nope\.yaml$"),
         ({"grid/finetune": ["an", "em"]}, r"grid\.landscape: `full` is not in grid\.finetune"),
         # variants
         (
@@ -254,7 +260,7 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
         # data
         (
             {"prepare/digits/source": "digit"},
-            r"prepare\.digits\.source: no source 'digit'; there are .*digits",
+            r"prepare\.digits\.source: no source .digit.; there are .*digits",
         ),
         ({"prepare/digits/train": "many"}, r"prepare\.digits\.train: "),
         ({"backbone/digits": FILE}, r"backbone\.digits\.file: no file gone\.pth"),
@@ -276,7 +282,7 @@ def test_a_fault_is_named(project: Project, changes: dict[str, Any], message: st
 def test_all_faults_are_listed_at_once(project: Project) -> None:
     project.edit({"methods/em/default/alpha": "high", "prepare/digits/train": "many", "grid/finetune": []})
     text = "\n".join(project.problems())
-    assert all(part in text for part in ("methods.em.default.alpha", "prepare.digits.train", "grid.landscape: `full`"))
+    assert all(part in text for part in ("em.yaml:default.alpha", "prepare.digits.train", "grid.landscape: `full`"))
 
 
 def test_a_method_that_cannot_be_imported_is_named(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +294,11 @@ def test_a_method_that_cannot_be_imported_is_named(project: Project, monkeypatch
     base_load = base.load
     monkeypatch.setattr(base, "load", load)
     cause = "pipeline/methods/em.py: cannot be imported (SyntaxError: invalid syntax)"
-    assert project.problems() == [f"grid.linear_init: {cause}", f"grid.finetune: {cause}", cause]
+    assert project.problems() == [
+        f"grid.linear_init: {cause}",
+        f"grid.finetune: {cause}",
+        f"params/methods/em.yaml: {cause}",
+    ]
 
 
 def test_the_folder_of_raw_data_must_exist(project: Project) -> None:

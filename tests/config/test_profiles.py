@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.cli import check
-from pipeline.config import profiles
-from pipeline.config.params import BENCHMARKS, PUBLISHED, TRAINING_STAGES, Params, parse_params
+from pipeline.config import profiles, rules
+from pipeline.config.params import BENCHMARKS, PUBLISHED, TRAINING_STAGES, Params
+from pipeline.config.plan import plan_run
 from pipeline.core.errors import ConfigError
-from pipeline.training.run import BUDGET
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = profiles.names(ROOT)
@@ -21,7 +20,7 @@ ROWS = {"voc": (4574, 20), "coco": (65665, 80), "nus": (120000, 81), "cub": (479
 
 @cache
 def params(name: str) -> Params:
-    return parse_params(YAML(typ="safe", pure=True).load(profiles.compose(ROOT, name)), name)
+    return profiles.params(ROOT, name)
 
 
 def runs(stage: str, name: str) -> list[tuple[str, str, str | None]]:
@@ -45,44 +44,36 @@ def plain(base: Any, change: Any) -> Any:
     return result
 
 
-@pytest.mark.parametrize("name", NAMES)
+def whole(texts: dict[str, str]) -> dict[str, Any]:
+    """Content of params.yaml, and under ``methods`` that of the methods' files."""
+    read = {Path(file).stem: YAML(typ="safe", pure=True).load(text) for file, text in texts.items()}
+    return read.pop("params") | {"methods": read}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != profiles.DEFAULT])
 def test_a_profile_is_the_default_but_for_what_it_names(name: str) -> None:
-    default, change, composed = (
-        YAML(typ="safe", pure=True).load(text)
-        for text in (
-            (ROOT / "profiles/default.yaml").read_text(),
-            (ROOT / f"profiles/{name}.yaml").read_text(),
-            profiles.compose(ROOT, name),
-        )
-    )
-    expected = plain(default, change)
+    default, composed = whole(profiles.default_texts(ROOT)), whole(profiles.compose(ROOT, name))
+    change = YAML(typ="safe", pure=True).load((ROOT / f"profiles/{name}.yaml").read_text())
+    expected = plain(default, change | {"profile": name})
     for variants in expected["variants"].values():
         for key in [key for key in variants if variants[key]["dataset"] not in expected["grid"]["datasets"]]:
             del variants[key]
     assert composed == expected
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_run_of_a_profile_can_start(name: str) -> None:
-    assert check.run_problems(ROOT, params(name)) == []
-    assert check.settings_problems(ROOT, params(name)) == []
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_source_accepts_its_settings(name: str) -> None:
-    given = params(name)
-    for dataset in given.grid.datasets:
-        block = given.prepare[dataset]
-        if not (ROOT / f"pipeline/sources/{block['source']}.py").is_file():
-            pytest.skip(
-                f"prepare.{dataset} waits for pipeline/sources/{block['source']}.py: its keys cannot be checked"
-            )
-        check.read_facts(ROOT / f"pipeline/sources/{block['source']}.py").settings.model_validate(block)
-
-
-def test_every_method_has_a_section() -> None:
-    files = {path.stem for path in (ROOT / "pipeline/methods").glob("*.py")} - {"__init__", "base"}
+def test_every_method_has_a_file_of_settings_and_no_other_has() -> None:
+    files = {path.stem for path in (ROOT / "pipeline/methods").glob("*.py")} - {"__init__"}
     assert set(params("default").methods) == files
+
+
+def test_no_dataset_repeats_what_default_holds() -> None:
+    for name, section in params("default").methods.items():
+        default, recipes = section["default"], section[PUBLISHED]
+        blocks = [(default, block) for dataset, block in section.items() if dataset not in ("default", PUBLISHED)]
+        for stage, recipe in recipes["default"].items():
+            blocks += [(recipe, recipes[key][stage]) for key in recipes if key != "default" and stage in recipes[key]]
+        for below, block in blocks:
+            assert block and not [key for key in block if key in below and below[key] == block[key]], name
 
 
 @pytest.mark.parametrize("name", ["methods", "voc_photos"])
@@ -97,7 +88,7 @@ def test_the_methods_with_a_linear_head_there_can_have_one(name: str) -> None:
 
 
 def _problems(given: Params, stage: str, dataset: str, method: str) -> list[str]:
-    return list(check._run_problems(ROOT, given, stage, dataset, method, None))
+    return rules.training_run(plan_run(given, stage, dataset, method, None))
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
@@ -106,7 +97,7 @@ def test_epoch_logits_that_are_kept_fit_the_budget(name: str) -> None:
     for stage in TRAINING_STAGES:
         for dataset, method, variant in runs(stage, name):
             settings, _ = params(name).run(stage, dataset, method, variant)
-            assert not settings.keep_epoch_logits or settings.epochs * images * classes <= BUDGET, (stage, method)
+            assert not settings.keep_epoch_logits or settings.epochs * images * classes <= rules.BUDGET, (stage, method)
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)

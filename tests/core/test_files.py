@@ -49,11 +49,11 @@ def test_bytes_go_through_a_temporary_name_and_are_flushed_before_the_rename(
 def test_a_writer_that_fails_leaves_the_earlier_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file.h5"
     with hdf5.create(path) as file:
-        hdf5.put(file, "a", np.arange(3), axes="image", units="row")
+        hdf5.write_array(file, "a", np.arange(3), axes="image", units="row")
     before = path.read_bytes()
     with pytest.raises(KeyError, match="midway"):
         with hdf5.create(path) as file:
-            hdf5.put(file, "a", np.arange(9), axes="image", units="row")
+            hdf5.write_array(file, "a", np.arange(9), axes="image", units="row")
             raise KeyError("midway")
 
     def no_room(*_: Any) -> None:
@@ -241,17 +241,17 @@ def test_hdf5_round_trip_with_axes_and_units(tmp_path: Path) -> None:
     path = tmp_path / "new" / "a.h5"
     labels = np.array([[1, 0], [-1, 0]], dtype=np.int8)
     with hdf5.create(path) as file:
-        hdf5.put(file, "labels", labels, axes="image, class", units="label", compress=True)
-        hdf5.put(file, "none", np.zeros((0, 2), np.int8), axes="round, class", units="label", compress=True)
-        hdf5.put(file, "names", ("chien é", "owl"), axes="class", units="name")
-        hdf5.put(file, "paths", np.array(["a/b", "ü"], dtype=object), axes="image", units="path")
+        hdf5.write_array(file, "labels", labels, axes="image, class", units="label", compress=True)
+        hdf5.write_array(file, "none", np.zeros((0, 2), np.int8), axes="round, class", units="label", compress=True)
+        hdf5.write_array(file, "names", ("chien é", "owl"), axes="class", units="name")
+        hdf5.write_array(file, "paths", np.array(["a/b", "ü"], dtype=object), axes="image", units="path")
         file.attrs["epoch"] = 3
     with hdf5.read(path) as file:
         assert file["labels"].dtype == np.int8 and np.array_equal(file["labels"][()], labels)
         assert (file["labels"].attrs["axes"], file["labels"].attrs["units"]) == ("image, class", "label")
         assert file["labels"].compression == "gzip" and file["none"].shape == (0, 2)
-        assert hdf5.strings(file["names"]) == ["chien é", "owl"]
-        assert hdf5.strings(file["paths"]) == ["a/b", "ü"]
+        assert hdf5.read_strings(file["names"]) == ["chien é", "owl"]
+        assert hdf5.read_strings(file["paths"]) == ["a/b", "ü"]
         assert file.attrs["epoch"] == 3 and list(file) == ["labels", "none", "names", "paths"]
         with pytest.raises(OSError, match="no write intent"):
             file["labels"][0, 0] = 0  # what another stage wrote is never changed
@@ -260,8 +260,8 @@ def test_hdf5_round_trip_with_axes_and_units(tmp_path: Path) -> None:
 def test_the_same_content_is_the_same_hdf5_bytes(tmp_path: Path) -> None:
     for name in ("a.h5", "b.h5"):
         with hdf5.create(tmp_path / name) as file:
-            hdf5.put(file, "x", np.arange(500) % 7, axes="image", units="row", compress=True)
-            hdf5.put(file, "names", ["x", "yy"], axes="class", units="name")
+            hdf5.write_array(file, "x", np.arange(500) % 7, axes="image", units="row", compress=True)
+            hdf5.write_array(file, "names", ["x", "yy"], axes="class", units="name")
             for number in range(12):
                 file.attrs[f"attribute {number}"] = number
     assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
@@ -282,7 +282,7 @@ def test_hdf5_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         file["x"] = 1
     refused(tmp_path / "unfinished.h5", "its writer was interrupted")
     with hdf5.create(tmp_path / "cut.h5") as file:
-        hdf5.put(file, "x", np.arange(9000), axes="image", units="row")
+        hdf5.write_array(file, "x", np.arange(9000), axes="image", units="row")
     (tmp_path / "cut.h5").write_bytes((tmp_path / "cut.h5").read_bytes()[:5000])
     refused(tmp_path / "cut.h5", "not a readable HDF5 file")
 
@@ -340,7 +340,7 @@ def test_a_file_is_put_in_place_whole_and_flushed_and_stays_where_it_was(
     monkeypatch.setattr(os, "replace", seen_replace)
     if not linked:
         monkeypatch.setattr(os, "link", no_link)
-    files.install(source, path)
+    files.link_or_copy(source, path)
     assert done == ["fsync", "replace"]
     assert path.read_bytes() == source.read_bytes() == b"new" and names(path.parent) == ["file"]
     assert source.samefile(path) == linked
@@ -360,14 +360,14 @@ def test_a_disk_that_fills_up_leaves_the_earlier_file(tmp_path: Path, monkeypatc
     monkeypatch.setattr(os, "link", no_link)
     monkeypatch.setattr(files.shutil, "copyfile", full)
     with pytest.raises(FileError, match="out/file: 3 bytes cannot be written there .No space left on device"):
-        files.install(source, path)
+        files.link_or_copy(source, path)
     assert path.read_bytes() == b"old" and names(path.parent) == ["file"]
 
 
 KILLED = """
 import os, shutil, signal, sys
 from pathlib import Path
-from pipeline import storage
+from pipeline.core import files, hdf5
 
 def die(*paths):
     Path(paths[-1]).touch()
@@ -376,31 +376,31 @@ def die(*paths):
 def no_link(*_):
     raise OSError
 
-os.link, shutil.copyfile, storage.create_hdf5 = no_link, die, die
-if sys.argv[1] == "place":
-    storage.place(sys.argv[2], sys.argv[3])
-storage.allocate_hdf5(sys.argv[3], "x", (9,), axes="byte", units="none")
+os.link, shutil.copyfile, hdf5._create_in_place = no_link, die, die
+if sys.argv[1] == "copy":
+    files.link_or_copy(sys.argv[2], sys.argv[3])
+hdf5.allocate(sys.argv[3], "x", (9,), axes="byte", units="none")
 """
 
 
-@pytest.mark.parametrize("writer", ["place", "allocate"])
-def test_what_a_killed_writer_left_is_swept(tmp_path: Path, repository: Path, writer: str) -> None:
+@pytest.mark.parametrize("writer", ["copy", "allocate"])
+def test_what_a_killed_writer_left_is_deleted(tmp_path: Path, repository: Path, writer: str) -> None:
     """As of a copy to another disk: it is large, and nobody else would delete it."""
     source, path = tmp_path / "scratch", tmp_path / "out" / "images.h5"
     source.write_bytes(b"new")
     words = [sys.executable, "-c", KILLED, writer, str(source), str(path)]
     assert subprocess.run(words, cwd=repository).returncode == -9
     assert len(names(path.parent)) == 1 and names(path.parent)[0].endswith(".tmp")
-    files.install(source, path)
+    files.link_or_copy(source, path)
     assert names(path.parent) == ["images.h5"] and path.read_bytes() == b"new"
 
 
-def test_sweeping_leaves_living_writers_and_other_names_alone(tmp_path: Path) -> None:
+def test_temporary_files_of_living_writers_and_other_names_stay(tmp_path: Path) -> None:
     here = files._host()
     alive, dead = f"{here}-{os.getppid()}", f"{here}-99999999"
-    stays = [f".a.{alive}.tmp", f"..a.{dead}.tmp.{alive}.tmp", ".a.tmp", f".ab.{dead}.tmp", f"a.{dead}.tmp"]
+    stays = [f".a.{alive}.tmp", ".a.tmp", f".ab.{dead}.tmp", f"a.{dead}.tmp", ".a.99999999.tmp"]
     stays += [f".x.a.{dead}.tmp", f".a.{dead}.tmp.x", f".a.{here}-{10**30}.tmp"]
-    for name in (*stays, f".a.{dead}.tmp", f"..a.{dead}.tmp.{dead}.tmp"):
+    for name in (*stays, f".a.{dead}.tmp"):
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (0, 0))  # however long ago it was written
     files.write_text(tmp_path / "a", "new")
@@ -408,17 +408,16 @@ def test_sweeping_leaves_living_writers_and_other_names_alone(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("process", [os.getppid(), 99_999_999])
-def test_files_of_other_hosts_and_of_earlier_versions_are_swept_after_a_day(tmp_path: Path, process: int) -> None:
+def test_temporary_files_of_other_hosts_are_deleted_after_a_day(tmp_path: Path, process: int) -> None:
     """What a number of a process means there is not known here: a shared disk, two containers on one volume."""
     other = f"{int(files._host(), 16) ^ 1:08x}-{process}"
-    forms = [f".{{}}.{other}.tmp", f"..{{}}.{other}.tmp.{other}.tmp", f".{{}}.{process}.tmp", ".{}." + f"{10**30}.tmp"]
     hours = {"a": 25, "b": 23, "c": 0, "d": -30}  # a clock may be ahead
     for name, age in hours.items():
-        for form in forms:
-            (tmp_path / form.format(name)).touch()
-            os.utime(tmp_path / form.format(name), (0, time.time() - age * 3600))
+        left = tmp_path / f".{name}.{other}.tmp"
+        left.touch()
+        os.utime(left, (0, time.time() - age * 3600))
         files.write_text(tmp_path / name, "new")
-    assert names(tmp_path) == sorted([*hours, *(form.format(name) for name in "bcd" for form in forms)])
+    assert names(tmp_path) == sorted([*hours, *(f".{name}.{other}.tmp" for name in "bcd")])
 
 
 def test_a_temporary_name_tells_its_host_and_its_process(tmp_path: Path) -> None:
@@ -459,11 +458,11 @@ def test_where_asking_for_a_process_would_end_it_nobody_is_asked(
     with monkeypatch.context() as patch:
         patch.setattr(files.os, "kill", lambda *_: pytest.fail("a process was ended"))
         patch.setattr(files.os, "name", "nt")
-        files._sweep(tmp_path / "a")
+        files._delete_stale_temporaries(tmp_path / "a")
     assert left.exists()
 
 
-def test_importing_storage_loads_neither_torch_nor_h5py(repository: Path) -> None:
+def test_importing_files_loads_neither_torch_nor_h5py(repository: Path) -> None:
     code = "import sys, pipeline.core.files; sys.exit(bool({'torch', 'h5py'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], cwd=repository).returncode == 0
 

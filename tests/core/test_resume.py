@@ -1,3 +1,4 @@
+import fcntl
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ import torch
 
 from pipeline.core import resume
 from pipeline.core.errors import FileError
-from pipeline.core.resume import Checkpoint, fingerprint, scratch
+from pipeline.core.resume import Checkpoint, fingerprint, scratch_folder
 
 HOLD = """
 import sys, time
@@ -41,7 +42,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def point(tmp_path: Path) -> Iterator[Checkpoint]:
     made = Checkpoint(tmp_path / "deep" / "run", 20)
     yield made
-    made.discard()
+    made.delete()
 
 
 def test_what_was_saved_comes_back(clock: list[float], point: Checkpoint) -> None:
@@ -70,14 +71,14 @@ def test_success_removes_every_trace(clock: list[float], point: Checkpoint) -> N
     (point.folder / "heat").write_bytes(b"hot")
     (point.path / ".state.pt.77.tmp").write_bytes(b"PK")  # a process was killed while it wrote
     other = Checkpoint(point.path.with_name("other"), 20)
-    point.discard()
+    point.delete()
     assert list(point.path.parent.iterdir()) == [other.path]
-    other.discard()
+    other.delete()
     assert not point.path.parent.exists()
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut", b"<html>" * 99])
-def test_a_damaged_file_is_said_and_the_run_starts_anew(
+def test_a_damaged_file_is_named_and_the_run_starts_anew(
     clock: list[float], point: Checkpoint, capsys: pytest.CaptureFixture[str], content: bytes
 ) -> None:
     (point.path / "state.pt").write_bytes(content)
@@ -139,15 +140,15 @@ def test_large_state_outlives_a_crash_and_goes_with_the_rest(tmp_path: Path) -> 
     assert first.folder.is_dir() and first.folder.parent == path and first.folder != other.folder
     (first.folder / "heat").write_bytes(b"hot")
     first.save({})
-    first._lock.close()  # as the system does when a process ends
+    first.close()  # as the system does when a process ends
     again = Checkpoint(path, 0)
     assert (again.folder / "heat").read_bytes() == b"hot"
-    again.empty()
+    again.delete_disk()
     assert sorted(file.name for file in path.iterdir()) == ["lock", "state.pt"]
-    again.empty()
-    again.discard()
+    again.delete_disk()
+    again.delete()
     assert other.folder.is_dir() and not path.exists()
-    other.discard()
+    other.delete()
 
 
 # ---------------------------------------------------------------------------------------------- what was abandoned
@@ -155,28 +156,28 @@ def leave(path: Path, size: int, age: float) -> None:
     """Write what an interrupted run leaves, as old as it is."""
     made = Checkpoint(path, 0)
     (made.folder / "heat").write_bytes(os.urandom(size))
-    made._lock.close()
+    made.close()
     for file in path.rglob("*"):
         os.utime(file, (time.time() - age, time.time() - age))
 
 
-def test_what_is_abandoned_is_told_and_deleted_unless_it_is_in_use(tmp_path: Path) -> None:
+def test_what_is_abandoned_is_described_and_deleted_unless_it_is_in_use(tmp_path: Path) -> None:
     run = tmp_path / "lac-digits-lac-0"
-    assert resume.abandoned(run) == []
+    assert resume.list_abandoned(run) == []
     paths = [run / name for name in ("aa-0.1-None", "aa-1e-05-None", "bb-0.1-2")]
     for path, size, age in zip(paths, (1 << 20, 3 << 20, 5 << 20), (7200, 86400 * 3, 86400 * 9), strict=True):
         leave(path, size, age)
     (run / "a file").write_text("of someone")
     held = Checkpoint(run / "cc-0.1-None", 0)
-    assert resume.abandoned(run) == paths
-    assert re.fullmatch(r"9\.4\d? MB, last written 2\.0 hours ago", resume.describe(paths))
+    assert resume.list_abandoned(run) == paths
+    assert re.fullmatch(r"9\.4\d? MB, last written 2\.0 hours ago", resume.describe_resume_points(paths))
     for _ in range(2):  # looking makes it no younger
-        assert re.fullmatch(r"8\.(39|4\d?) MB, last written 3 days ago", resume.describe(paths[1:]))
-    resume.remove([paths[2], held.path])
-    assert resume.abandoned(run) == paths[:2] and held.path.is_dir()
-    held.discard()
+        assert re.fullmatch(r"8\.(39|4\d?) MB, last written 3 days ago", resume.describe_resume_points(paths[1:]))
+    resume.delete_resume_points([paths[2], held.path])
+    assert resume.list_abandoned(run) == paths[:2] and held.path.is_dir()
+    held.delete()
     (run / "a file").unlink()
-    resume.remove(paths[:2])
+    resume.delete_resume_points(paths[:2])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -198,35 +199,23 @@ def test_what_vanishes_while_it_is_described_does_not_count(
         yield from found
 
     monkeypatch.setattr(resume.os, "walk", late)
-    assert re.fullmatch(r"1\.0\d? MB, last written 2\.0 hours ago", resume.describe(paths))
+    assert re.fullmatch(r"1\.0\d? MB, last written 2\.0 hours ago", resume.describe_resume_points(paths))
 
 
-def test_resume_points_of_earlier_versions_are_listed_and_deleted_unless_in_use(tmp_path: Path) -> None:
-    """They lay side by side: weights, a lock, what a killed process left, a folder without a lock of its own."""
-    leave(tmp_path / "finetune-digits-scl-0" / "aa-0.1-None", 1 << 20, 0)
-    key = "finetune-digits-scl-0-0123456789abcdef-0.003"
-    old = [f"{key}-None.pt", f"{key}-None.lock", f".{key}-None.pt.77.tmp", f"{key}-2.pt"]
-    held = "lac-digits-lac-0-0123456789abcdef-1e-05-None"
-    for name in (*old, f"{held}.pt", f"{held}.lock", "notes.txt"):
-        (tmp_path / name).write_bytes(os.urandom(1 << 20))
-    for name in (f"{key}-None", held):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "heat").write_bytes(os.urandom(1 << 20))
-    with open(tmp_path / f"{held}.lock", "r+") as lock:
-        resume.fcntl.flock(lock, resume.fcntl.LOCK_EX)
-        found = resume.left(tmp_path)
-        assert list(found) == ["finetune-digits-scl-0"]
-        assert {path.name for path in found["finetune-digits-scl-0"]} == {*old, f"{key}-None", "aa-0.1-None"}
-        assert resume.describe(found["finetune-digits-scl-0"]).startswith("6.")
-        resume.remove(found["finetune-digits-scl-0"])
-    assert {path.name for path in tmp_path.iterdir()} == {f"{held}.pt", f"{held}.lock", held, "notes.txt"}
-    assert list(resume.left(tmp_path)) == ["lac-digits-lac-0"]
-    resume.remove(resume.left(tmp_path)["lac-digits-lac-0"])
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
-    assert resume.left(tmp_path) == resume.left(tmp_path / "none") == {}
+def test_resume_points_are_listed_by_run_unless_in_use(tmp_path: Path) -> None:
+    runs = [tmp_path / name for name in ("finetune-digits-scl-0", "lac-digits-lac-0", "prepare-pets")]
+    for run, names in zip(runs, (["aa-0.1-None", "bb-0.1-2"], ["aa-1e-05-None"], ["aa"]), strict=True):
+        for name in names:
+            leave(run / name, 1, 0)
+    (tmp_path / "notes.txt").write_text("of someone")
+    with Checkpoint(runs[0] / "bb-0.1-2", 0), Checkpoint(runs[2] / "aa", 0):
+        listed = resume.list_resume_points(tmp_path)
+    assert list(listed.items()) == [(path.name, [path / f"aa-{rest}"]) for path, rest in
+                                    zip(runs, ("0.1-None", "1e-05-None"), strict=False)]  # fmt: skip
+    assert resume.list_resume_points(tmp_path / "none") == {}
 
 
-def test_a_full_disk_is_told_and_the_last_resume_point_stays(
+def test_a_full_disk_is_named_and_the_last_resume_point_stays(
     point: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     point.save({"step": 1}, at_once=True)
@@ -248,8 +237,8 @@ def test_space_is_what_the_disk_gives(tmp_path: Path) -> None:
     made = Checkpoint(path, 0)
     with open(made.folder / "heat", "wb") as file:
         file.truncate(1 << 40)  # sparse
-    made._lock.close()
-    assert re.fullmatch(r"[0-9.]+ MB, last written 0\.0 hours ago", resume.describe([path]))
+    made.close()
+    assert re.fullmatch(r"[0-9.]+ MB, last written 0\.0 hours ago", resume.describe_resume_points([path]))
 
 
 # ---------------------------------------------------------------------------------------------- one process a run
@@ -261,8 +250,8 @@ def test_a_second_process_is_refused_until_the_first_ends(tmp_path: Path, reposi
     assert second.returncode == 1 and second.stderr.strip() == f"{path}: another process is at this run"
     with pytest.raises(FileError, match="run: another process is at this run"):
         Checkpoint(path, 0)
-    Checkpoint(path.with_name("another"), 0).discard()
-    first.discard()
+    Checkpoint(path.with_name("another"), 0).delete()
+    first.delete()
 
     third = subprocess.Popen(command, cwd=repository, stdout=subprocess.PIPE, text=True)
     assert third.stdout is not None
@@ -275,7 +264,7 @@ def test_a_second_process_is_refused_until_the_first_ends(tmp_path: Path, reposi
     deadline = time.monotonic() + 5
     while True:
         try:
-            Checkpoint(path, 0).discard()
+            Checkpoint(path, 0).delete()
             break
         except FileError:
             assert time.monotonic() < deadline
@@ -290,7 +279,7 @@ def test_a_process_that_comes_while_another_deletes_starts_afresh(
     leave(path, 1, 0)
     old = Checkpoint(path, 0)
     old.save({"step": 1}, at_once=True)
-    old._lock.close()
+    old.close()
     came: list[Checkpoint] = []
 
     def slow(folder: Path, **options: Any) -> None:
@@ -302,16 +291,16 @@ def test_a_process_that_comes_while_another_deletes_starts_afresh(
 
     with monkeypatch.context() as patch:
         patch.setattr(resume.shutil, "rmtree", slow)
-        resume.remove([path])
+        resume.delete_resume_points([path])
     assert came[0].load() == {"step": 2} and list(path.parent.iterdir()) == [path]
     with pytest.raises(FileError, match="another process"):
         Checkpoint(path, 0)
-    came[0].discard()
+    came[0].delete()
     assert not path.parent.exists()
 
 
 def test_the_lock_of_a_deleted_point_is_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, flock = tmp_path / "run" / "aa", resume.fcntl.flock
+    path, flock = tmp_path / "run" / "aa", fcntl.flock
     leave(path, 1, 0)
     tries: list[int] = []
 
@@ -321,43 +310,44 @@ def test_the_lock_of_a_deleted_point_is_no_lock(tmp_path: Path, monkeypatch: pyt
             shutil.rmtree(path)
         flock(file, operation)
 
-    monkeypatch.setattr(resume.fcntl, "flock", late)
-    made = Checkpoint(path, 0)
-    assert len(tries) == 2 and path.is_dir() and made.path.joinpath("lock").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", late)
+        made = Checkpoint(path, 0)
+    assert len(tries) > 1 and path.is_dir() and made.path.joinpath("lock").exists()
     with pytest.raises(FileError, match="another process"):
         Checkpoint(path, 0)
-    made.discard()
+    made.delete()
 
 
 def test_what_was_deleted_once_is_not_deleted_from_another(tmp_path: Path) -> None:
     first = Checkpoint(tmp_path / "run" / "aa", 0)
-    first.discard()
+    first.delete()
     second = Checkpoint(first.path, 0)
-    first.discard()
+    first.delete()
     assert second.path.is_dir()
-    second.discard()
+    second.delete()
 
 
 def test_a_point_that_is_gone_before_it_is_looked_at_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run" / "aa"
     leave(path, 1, 0)
     monkeypatch.setattr(Path, "is_dir", lambda self, **_: (shutil.rmtree(path, ignore_errors=True), True)[1])
-    assert resume.abandoned(path.parent) == []
-    resume.remove([path])
+    assert resume.list_abandoned(path.parent) == []
+    resume.delete_resume_points([path])
 
 
-def test_other_fingerprints_are_told_and_deleted_and_the_own_is_kept(
+def test_other_fingerprints_are_named_and_deleted_and_the_own_is_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "prepare-pets"
     for name in ("aa", "aa-0.1-None", "aab", "bb", ".aa.77"):  # the last as a process leaves that is killed deleting
         leave(run / name, 1 << 20, 0)
-    resume.sort_out(run, "aa", "prepare pets")
+    resume.delete_stale(run, "aa", "prepare pets")
     assert sorted(path.name for path in run.iterdir()) == ["aa", "aa-0.1-None"]
     deleted, kept = capsys.readouterr().out.splitlines()
     assert deleted.startswith("prepare pets: deleting 3.") and deleted.endswith(f"code in {run}")
     assert kept.startswith("prepare pets: going on with an interrupted run (2.")
-    resume.sort_out(tmp_path / "none", "aa", "prepare pets")
+    resume.delete_stale(tmp_path / "none", "aa", "prepare pets")
     assert capsys.readouterr().out == ""
 
 
@@ -366,15 +356,15 @@ def test_the_folder_comes_from_the_environment_and_is_of_one_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SPML_SCRATCH", raising=False)
-    assert scratch(tmp_path) == tmp_path / ".pipeline" / "checkpoints"
+    assert scratch_folder(tmp_path) == tmp_path / ".pipeline" / "checkpoints"
     monkeypatch.setenv("SPML_SCRATCH", str(tmp_path / "elsewhere"))
     projects = [tmp_path / "a" / "spml", tmp_path / "b" / "spml"]
-    found = [scratch(project) for project in projects]
+    found = [scratch_folder(project) for project in projects]
     assert len(set(found)) == 2 and {path.parent for path in found} == {tmp_path / "elsewhere"}
     assert all(path.name.startswith("spml-") for path in found)
     projects[1].mkdir(parents=True)
     monkeypatch.chdir(projects[1])
-    assert scratch(Path(".")) == found[1]
+    assert scratch_folder(Path(".")) == found[1]
 
 
 def test_a_fingerprint_changes_with_any_setting_and_any_file(tmp_path: Path) -> None:

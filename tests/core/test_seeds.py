@@ -12,20 +12,21 @@ from pipeline.core import seeds
 
 def test_a_streams_seed_is_a_hash_of_seed_and_names() -> None:
     digest = hashlib.sha256(b"7\x1forder\x1f3").digest()
-    assert seeds.integer(7, "order", 3) == int.from_bytes(digest[:8], "little") // 2
+    assert seeds.derive_seed(7, "order", 3) == int.from_bytes(digest[:8], "little") // 2
 
 
 def test_streams_differ_by_seed_name_order_and_grouping() -> None:
     streams = [(0,), (1,), (0, "a"), (0, "b"), (0, "a", "b"), (0, "b", "a"), (0, "ab"), (0, "a", 1), (0, "a1"), (0, 1)]
-    found = [seeds.integer(*stream) for stream in streams]
+    found = [seeds.derive_seed(*stream) for stream in streams]
     assert len(set(found)) == len(streams) and all(0 <= value < 2**63 for value in found)
 
 
 def test_a_stream_does_not_depend_on_the_process(repository: Path) -> None:
-    code = "from pipeline import seeds; print(seeds.integer(3, 'x'), *seeds.numpy_generator(3, 'x').integers(0, 99, 5))"
+    draws = "seeds.derive_seed(3, 'x'), *seeds.numpy_generator(3, 'x').integers(0, 99, 5)"
+    code = f"from pipeline.core import seeds; print({draws})"
     environment = os.environ | {"PYTHONHASHSEED": "5"}
     said = subprocess.check_output([sys.executable, "-c", code], cwd=repository, env=environment, text=True)
-    here = [seeds.integer(3, "x"), *seeds.numpy_generator(3, "x").integers(0, 99, 5).tolist()]
+    here = [seeds.derive_seed(3, "x"), *seeds.numpy_generator(3, "x").integers(0, 99, 5).tolist()]
     assert list(map(int, said.split())) == here
 
 
@@ -43,11 +44,11 @@ def test_generators_repeat_and_leave_the_global_streams_alone() -> None:
 
 
 def test_fix_torch_repeats_the_global_stream_and_asks_for_deterministic_kernels() -> None:
-    seeds.fix_torch(4, "epoch", 2)
+    seeds.seed_torch(4, "epoch", 2)
     first = torch.rand(3)
-    seeds.fix_torch(4, "epoch", 3)
+    seeds.seed_torch(4, "epoch", 3)
     assert not torch.equal(first, torch.rand(3))
-    seeds.fix_torch(4, "epoch", 2)
+    seeds.seed_torch(4, "epoch", 2)
     assert torch.equal(first, torch.rand(3))
     assert torch.are_deterministic_algorithms_enabled() and torch.is_deterministic_algorithms_warn_only_enabled()
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"]

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.core import files as storage
 from pipeline.core import hdf5
 from pipeline.core.errors import FileError, SourceError
+from pipeline.core.files import link_or_copy, write_torch
 from pipeline.core.hdf5 import create
 from pipeline.core.resume import Checkpoint
 from pipeline.data import images, packing
@@ -61,8 +61,8 @@ def pack(data: Dataset, size: int, path: Path, interval: float = 60.0, bad_image
     """Pack as prepare does, which puts the file in place and then lets go of the resume point."""
     with Checkpoint(path.parent / "scratch" / "point", interval) as point:
         packed = packing.pack(data, size, source="test", bad_images=bad_images, checkpoint=point, **options)
-        storage.install(packed.file, path)
-        point.discard()
+        link_or_copy(packed.file, path)
+        point.delete()
     return packed
 
 
@@ -232,7 +232,7 @@ def test_a_killed_run_goes_on_from_its_last_note(tmp_path, monkeypatch):
     pack(dataset(pictures), 4, tmp_path / "whole.h5")
     saved: list[dict] = []
     monkeypatch.setattr(Checkpoint, "save", lambda self, content, **_: saved.append(content))
-    monkeypatch.setattr(Checkpoint, "discard", lambda self: None)
+    monkeypatch.setattr(Checkpoint, "delete", lambda self: None)
 
     def image(row: int) -> np.ndarray:
         if row == 9:
@@ -383,7 +383,7 @@ def test_a_file_in_place_never_changes(tmp_path, monkeypatch):
     files, target = grey_files(tmp_path, 3), tmp_path / "images.h5"
     point = tmp_path / "scratch" / "point"
     with Checkpoint(point) as held:
-        storage.install(packing.pack(dataset(files), 4, source="t", bad_images="stop", checkpoint=held).file, target)
+        link_or_copy(packing.pack(dataset(files), 4, source="t", bad_images="stop", checkpoint=held).file, target)
     files[1].write_bytes(grey(200))
     with monkeypatch.context() as patch, Checkpoint(point) as held:
         patch.setattr(packing, "_fill", lambda *_: (_ for _ in ()).throw(MemoryError))
@@ -507,7 +507,7 @@ def bad_header(path: Path) -> None:
 
 
 def other_content(path: Path) -> None:
-    storage.write_torch(path, {"done": 2, "notes": {}})
+    write_torch(path, {"done": 2, "notes": {}})
 
 
 @pytest.mark.parametrize(
@@ -551,7 +551,7 @@ def test_a_kill_before_the_first_note_after_pixels_were_lost_does_no_harm(tmp_pa
 def test_a_file_in_place_never_changes_though_the_resume_point_is_damaged(tmp_path):
     files, target, point = grey_files(tmp_path, 3), tmp_path / "images.h5", tmp_path / "scratch" / "point"
     with Checkpoint(point) as held:
-        storage.install(packing.pack(dataset(files), 4, source="t", bad_images="stop", checkpoint=held).file, target)
+        link_or_copy(packing.pack(dataset(files), 4, source="t", bad_images="stop", checkpoint=held).file, target)
     junk(point / "state.pt")
     files[1].write_bytes(grey(200))
     pack(dataset(files), 4, tmp_path / "again.h5")
@@ -631,7 +631,7 @@ def test_what_follows_packing_may_fail_and_costs_no_second_pass(tmp_path):
     for pictures in ([noise(9, 9), noise(5, 5)], [noise(9, 9), bad, noise(5, 5)]):
         with Checkpoint(tmp_path / "scratch" / f"{len(pictures)}") as point:
             packed = packing.pack(dataset(pictures), 4, source="test", bad_images="drop", checkpoint=point)
-            storage.install(packed.file, tmp_path / "images.h5")
+            link_or_copy(packed.file, tmp_path / "images.h5")
         first = (tmp_path / "images.h5").read_bytes()
         data = Dataset(dataset(pictures).table, lambda row: bad if row == 1 else pytest.fail("decoded again"))
         with Checkpoint(tmp_path / "scratch" / f"{len(pictures)}") as point:
@@ -666,7 +666,7 @@ def test_too_little_room_is_said_before_a_picture_is_decoded(tmp_path, monkeypat
     def full(*_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(storage.os, "posix_fallocate", full)
+    monkeypatch.setattr(os, "posix_fallocate", full)
     data = Dataset(dataset([None]).table, lambda row: pytest.fail("a picture was decoded"))
     with pytest.raises(SourceError, match=r"packed pictures need 4.8e-08 GB in .*: No space left on device"):
         pack(data, 4, tmp_path / "images.h5")
@@ -719,7 +719,7 @@ def test_a_mapped_file_is_opened_once(packed, monkeypatch):
     pixels = images.Pixels(packed, memory=0)
     first = pixels[[3]]
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "map_hdf5", lambda *_, **__: pytest.fail("mapped again"))
+        patch.setattr(hdf5, "map_array", lambda *_, **__: pytest.fail("mapped again"))
         assert np.array_equal(pixels[[3]], first)
     sent = pickle.dumps(pixels)
     assert len(sent) < 1000 and np.array_equal(pickle.loads(sent)[[3]], first)

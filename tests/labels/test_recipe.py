@@ -1,5 +1,4 @@
 import hashlib
-import itertools
 import json
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pipeline.labels import recipe, splits
+from pipeline.labels.rates import false_negative_rate
 
 GOLDENS = Path(__file__).parents[1] / "goldens"
 SMALL = json.loads((GOLDENS / "simulation_small.json").read_text())["cases"]
@@ -88,7 +88,7 @@ def test_coco_2014_golden(repository, place, prefix):
     train, val = splits.split_rows(len(truth))
     assert (sha256(train), sha256(val)) == (split["train_index_sha256"], split["val_index_sha256"])
     assert sha256(chosen(observed[train])) == split["chosen_class_train_split_sha256"]
-    rates = recipe.false_negative_rate(
+    rates = false_negative_rate(
         truth[train], np.ones((len(train), 80), bool), observed[train], np.zeros((len(train), 80))
     )
     assert rates["observed_positive"] == split["observed_per_class_train_split"]
@@ -175,79 +175,3 @@ def test_ids_are_ordered_as_strings():
     ids = np.array([9, 100, 25, 1, 10])
     assert ids[splits.string_order(ids)].tolist() == [1, 10, 100, 25, 9]
     assert splits.string_order([]).tolist() == []
-
-
-# ---------------------------------------------------------------------------------------------- the oracles' labels
-def test_label_sets_by_hand():
-    truth = np.array([[1, 1, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0]], np.int8)
-    scored = np.array([[1, 1, 1, 0], [1, 1, 0, 1], [1, 1, 1, 1]], bool)
-    single = np.array([[0, 1, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0]], np.int8)
-    everything, negatives = recipe.label_sets(truth, scored, single)
-    assert everything.tolist() == [[1, 1, -1, 0], [-1, -1, 0, 1], [-1, -1, -1, -1]]
-    assert negatives.tolist() == [[0, 1, -1, 0], [-1, -1, 0, 1], [-1, -1, -1, -1]]
-    assert everything.dtype == negatives.dtype == np.int8
-
-
-@pytest.mark.parametrize("truth, scored", [([[0, 1]], [[True, True]]), ([[1, 1]], [[False, True]])])
-def test_an_observed_positive_must_be_a_known_positive(truth, scored):
-    with pytest.raises(ValueError, match="row 0, class 0"):
-        recipe.label_sets(np.array(truth), np.array(scored), np.array([[1, 0]]))
-
-
-def test_label_sets_of_other_shapes_are_refused():
-    with pytest.raises(ValueError, match="differ in shape"):
-        recipe.label_sets(np.ones((2, 2)), np.ones((2, 2), bool), np.ones((2, 3)))
-
-
-# ---------------------------------------------------------------------------------------------- false negatives
-def one_of(truth: np.ndarray) -> np.ndarray:
-    """Chances of a draw that keeps one positive a row."""
-    return np.array([[cell / max(sum(row), 1) for cell in row] for row in truth.tolist()])
-
-
-def test_false_negative_rate_by_hand():
-    truth = np.array([[1, 1, 0], [1, 0, 0], [1, 1, 0], [0, 0, 0]])
-    observed = np.array([[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 0]])
-    scored = np.ones((4, 3), bool)
-    scored[3, 0] = False
-    rates = recipe.false_negative_rate(truth, scored, observed, one_of(truth))
-    assert rates["truth_positive"] == [3, 2, 0]
-    assert rates["observed_positive"] == [2, 1, 0]
-    assert rates["unknown"] == [1, 3, 4]  # the cell that is not scored is not unknown
-    assert rates["hidden"] == [1, 1, 0]
-    assert rates["rate"] == pytest.approx([1, 1 / 3, 0])
-    # class 0 keeps 1/2 + 1 + 1/2 of its 3 positives and 3 scored cells, class 1 keeps 1/2 + 1/2 of 2 and 4
-    assert rates["expected"] == pytest.approx([(3 - 2) / (3 - 2), (2 - 1) / (4 - 1), 0])
-    assert rates["pooled"] == pytest.approx(2 / 8)
-    assert rates["pooled_expected"] == pytest.approx(2 / 8)
-
-
-def test_expected_rate_is_the_mean_over_all_draws():
-    truth = np.random.default_rng(5).integers(0, 2, (6, 4))
-    truth[0] = 0
-    scored = np.ones_like(truth, dtype=bool)
-    places = [np.flatnonzero(row).tolist() or [None] for row in truth]
-    hidden, unknown = np.zeros(4), np.zeros(4)
-    for draw in itertools.product(*places):  # all equally likely: each row's positive is chosen uniformly
-        observed = np.zeros_like(truth)
-        for row, column in enumerate(draw):
-            if column is not None:
-                observed[row, column] = 1
-        hidden += ((observed == 0) & (truth == 1)).sum(axis=0)
-        unknown += (observed == 0).sum(axis=0)
-    rates = recipe.false_negative_rate(truth, scored, np.zeros_like(truth), one_of(truth))
-    assert rates["expected"] == pytest.approx((hidden / unknown).tolist())
-    assert rates["pooled_expected"] == pytest.approx(hidden.sum() / unknown.sum())
-
-
-def test_a_class_without_unknown_cells_has_no_rate():
-    truth, observed = np.array([[1, 0]]), np.array([[1, -1]])
-    rates = recipe.false_negative_rate(truth, np.ones((1, 2), bool), observed, one_of(truth))
-    assert rates["rate"] == [None, None] and rates["pooled"] is None
-    assert rates["expected"] == [None, 0.0]
-    assert (rates["observed_positive"], rates["observed_negative"]) == ([1, 0], [0, 1])
-
-
-def test_rates_of_other_shapes_are_refused():
-    with pytest.raises(ValueError, match="differ in shape"):
-        recipe.false_negative_rate(np.ones((2, 2)), np.ones((2, 3), bool), np.ones((2, 2)), np.ones((2, 2)))

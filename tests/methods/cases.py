@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pipeline.config.params import read_params
+from pipeline.config.params import method_file, read_params
 from pipeline.methods.shared.base import Method, build, names
 from pipeline.methods.shared.problem import Problem
 from pipeline.networks.interface import Outputs
@@ -20,13 +20,13 @@ N, B, C, D, E = 12, 4, 5, 6, 3
 
 
 def method_cases() -> list[Any]:
-    """(name, settings) for every method in the folder: SETTINGS of its test file, else its block of params.yaml."""
+    """(name, settings) for every method in the folder: SETTINGS of its test file, else those of its params."""
     cases = []
     for name in names():
         own = ROOT / "tests" / "methods" / f"test_{name}.py"
         variants = getattr(import_module(f"tests.methods.test_{name}"), "SETTINGS", None) if own.is_file() else None
-        if not variants and name in (params := read_params(ROOT / "params.yaml")).methods:
-            variants = [params.method(name, "digits")]
+        if not variants and (ROOT / method_file(name)).is_file():
+            variants = [read_params(ROOT / "params.yaml", name).method(name, "digits")]
         cases += [(name, variant) for variant in variants or []]
     return cases
 
@@ -141,14 +141,14 @@ def make(
 
 def outputs(method: Method, logits: Tensor, seed: int = 0, requires_grad: bool = True, scale: float = 1.0) -> Outputs:
     """What a network would answer: the given logits of the method's views, and all that it needs, as leaves."""
-    views, rows = len(method.views), logits.shape[1]
+    views, (rows, classes) = len(method.views), logits.shape[1:]
 
     def leaf(*shape: int) -> Tensor:
         values = scale * torch.randn(views, rows, *shape, generator=generator(seed), dtype=torch.float64)
         return values.to(logits.dtype)
 
     given: dict[str, Tensor] = {"logits": logits[:views].clone()}
-    shapes = {"features": (D,), "embeddings": (C, E), "maps": (C, 2, 2), "posterior": (C, 2, E)}
+    shapes = {"features": (D,), "embeddings": (classes, E), "maps": (classes, 2, 2), "posterior": (classes, 2, E)}
     for name, shape in shapes.items():
         if name in method.needs:
             given[name] = leaf(*shape)

@@ -11,7 +11,7 @@ from pipeline.core.resume import Checkpoint
 from pipeline.methods.shared import base
 from pipeline.methods.shared.problem import Problem
 from pipeline.networks.settings import HEAD_GIVES
-from pipeline.training.loop import train
+from pipeline.training.loop import Data, Trainer
 from tests import tiny
 from tests.methods.cases import method_cases
 
@@ -42,21 +42,18 @@ def test_a_method_trains_on_images_or_is_refused(name: str, kind: str, tmp_path:
     checkpoint = Checkpoint(tmp_path / "run.pt")
 
     def run() -> list[dict]:
-        history = train(
-            network, method, tiny.images(N, flip=True, crop=0.5, strong=tiny.strong()), observed,
-            tiny.images(3, seed=9),
-            lambda _: 0.0, tiny.training(batch_size=3, learning_rate=0.01), lr=0.01, seed=0,
-            device=torch.device("cpu"), name=name, checkpoint=checkpoint,
-        )  # fmt: skip
-        return history.rows
+        images = tiny.images(N, flip=True, crop=0.5, strong=tiny.strong())
+        data = Data(images, observed, tiny.images(3, seed=9), lambda _: 0.0)
+        plan = tiny.plan(tiny.training(batch_size=3), learning_rate=0.01, name=name)
+        return Trainer(network, method, data, plan, checkpoint).fit().rows
 
     missing = set(method.needs) & {"maps", "embeddings", "posterior"} - HEAD_GIVES[kind]
     if missing:
         with pytest.raises(ConfigError, match=f"needs {', '.join(sorted(missing))}"):
             run()
-        checkpoint.discard()
+        checkpoint.delete()
         return
     rows = run()
-    checkpoint.discard()
+    checkpoint.delete()
     assert len(rows) == 2 and all(np.isfinite(row["loss"]) for row in rows)
     assert any(not torch.equal(one, two) for one, two in zip(before, network.parameters(), strict=True))

@@ -10,8 +10,7 @@ from pipeline.core.errors import ConfigError
 from pipeline.methods.shared.base import build, names
 from pipeline.methods.shared.cells import cell_risk
 from pipeline.methods.shared.problem import Problem
-from tests.methods import cases
-from tests.methods.cases import B, D, N, case_id, generator, loss, method_cases
+from tests.methods.cases import B, Batch, D, N, case_id, generator, loss, method_cases, outputs
 
 REFUSED = {"wan": r"methods\.wan: 1 / \(C - 1\) needs two classes or more"}
 """Method: what it says of one class."""
@@ -33,8 +32,7 @@ def test_one_class_is_refused_with_a_reason(case: tuple[str, dict[str, Any]]):
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case[0] not in REFUSED], ids=case_id)
-def test_one_class_is_borne(case: tuple[str, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(cases, "C", 1)
+def test_one_class_is_borne(case: tuple[str, dict[str, Any]], tmp_path: Path):
     torch.manual_seed(0)
     method = build(*case, ONE).double()
     method.begin_training(OBSERVED)
@@ -47,8 +45,8 @@ def test_one_class_is_borne(case: tuple[str, dict[str, Any]], tmp_path: Path, mo
         for labels in (observed, torch.zeros_like(observed), torch.ones_like(observed), -torch.ones_like(observed)):
             logits = 3 * torch.randn(3, B, 1, generator=generator(epoch), dtype=torch.float64)
             logits[:, 1] = -50.0
-            answer = cases.outputs(method, logits)
-            value = loss(method, answer, cases.Batch("", logits, labels, index))
+            answer = outputs(method, logits)
+            value = loss(method, answer, Batch("", logits, labels, index))
             value.backward()
             assert torch.isfinite(value) and answer.logits.grad is not None
             assert torch.isfinite(answer.logits.grad).all()

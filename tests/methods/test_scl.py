@@ -19,7 +19,7 @@ from pipeline.methods.shared.problem import Problem
 from pipeline.networks.interface import Outputs
 from pipeline.networks.network import cpu_state
 from pipeline.training.inputs import Inputs
-from pipeline.training.loop import train
+from pipeline.training.loop import Data, Trainer
 from tests import tiny
 from tests.methods.cases import close, generator
 
@@ -366,24 +366,12 @@ def attempt(path: Path, n: int, death: tuple[int, int] = (0, 0)) -> tuple[Any, l
         return float(np.round(1000 * np.sin(logits.astype(np.float64) * 7).sum(), 6) % 100)
 
     try:
-        history = train(
-            network,
-            method,
-            images,
-            tiny.observed(n),
-            tiny.images(5, seed=9),
-            score,
-            settings,
-            lr=0.05,
-            seed=2,
-            device=torch.device("cpu"),
-            name="finetune",
-            checkpoint=checkpoint,
-        )
+        data = Data(images, tiny.observed(n), tiny.images(5, seed=9), score)
+        history = Trainer(network, method, data, tiny.plan(settings, 0.05, seed=2), checkpoint).fit()
     except Stop:
         return None, images.steps
     finally:
-        checkpoint._lock.close()  # as the system does when a process ends
+        checkpoint.close()  # as the system does when a process ends
     files = {file.name: file.read_bytes() for file in sorted(checkpoint.folder.iterdir())}
     return (cpu_state(network), cpu_state(method), vars(history), files), images.steps
 

@@ -84,15 +84,12 @@ def params_text(source: Path, target: Path, plan: Plan) -> None:
         "datasets": list(plan.datasets),
         "seeds": list(plan.seeds),
         **{stage: list(methods) for stage, methods in plan.scores.items()},
+        "lac_start": "plc",
         "landscape": ["an", "em_apl"],
     }
     content["variants"] = {
         stage: {key: _variant(stage, key) for key in plan.variants.get(stage, {})} for stage in plan.scores
     }
-    named = {method for methods in plan.scores.values() for method in methods}
-    named |= {key.split("-")[1] for variants in plan.variants.values() for key in variants}
-    recipe = {"published": {"default": {stage: {"optimizer": "adam"} for stage in plan.scores}}}
-    content["methods"] = {method: {"default": {}} | recipe for method in sorted(named | {"em_apl"})}
     with open(target, "w", encoding="utf-8") as file:
         YAML().dump(content, file)
 
@@ -190,7 +187,7 @@ def write_data(root: Path, dataset: str, table: Table) -> np.ndarray:
         if not table.exhaustive:
             single = negatives = everything
         for name, labels in (("single", single), ("all", everything), ("negatives", negatives)):
-            hdf5.put(file, name, labels, axes="image, class", units="label")
+            hdf5.write_array(file, name, labels, axes="image, class", units="label")
     files.write_json(
         root / "weights" / dataset / "provenance.json", {"origin": "synthetic", "versions": {"torch": "0"}}
     )
@@ -213,9 +210,9 @@ def write_run(
         logits[name] = per_epoch[name][1]
     with hdf5.create(folder / "logits.h5") as file:
         for name, values in logits.items():
-            hdf5.put(file, name, values, axes="image, class", units="logit")
+            hdf5.write_array(file, name, values, axes="image, class", units="logit")
         for name in ("val", "train"):
-            hdf5.put(file, f"epochs_{name}", per_epoch[name], axes="epoch, image, class", units="logit")
+            hdf5.write_array(file, f"epochs_{name}", per_epoch[name], axes="epoch, image, class", units="logit")
         file.attrs["epoch"] = 2
         file.attrs["classes"] = "[]"
     labels = {"full": "all", "iun": "negatives"}.get(method, "single")
@@ -224,8 +221,8 @@ def write_run(
     with hdf5.create(folder / "labels.h5") as file:
         probability = 1 / (1 + np.exp(-logits["train"]))
         belief = np.zeros_like(probability) if method in ("an", "full", "iun") else probability
-        hdf5.put(file, "belief", belief, axes="image, class", units="of an unknown cell")
-        hdf5.put(file, "weight", np.ones_like(belief), axes="image, class", units="of an unknown cell")
+        hdf5.write_array(file, "belief", belief, axes="image, class", units="of an unknown cell")
+        hdf5.write_array(file, "weight", np.ones_like(belief), axes="image, class", units="of an unknown cell")
         file.attrs["labels"] = labels
         rounds = np.zeros((0, *observed.shape), np.int8)
         if method in LABELLING:
@@ -233,8 +230,8 @@ def write_run(
             rounds = np.stack([np.where(observed == 0, guess, 0) for guess in guesses]).astype(np.int8)
         else:
             file.attrs["reason"] = "the method labels no unknown cell"
-        hdf5.put(file, "pseudo_label", rounds, axes="round, image, class", units="label")
-        hdf5.put(file, "round_epoch", np.arange(1, len(rounds) + 1), axes="round", units="epoch")
+        hdf5.write_array(file, "pseudo_label", rounds, axes="round, image, class", units="label")
+        hdf5.write_array(file, "round_epoch", np.arange(1, len(rounds) + 1), axes="round", units="epoch")
 
     present = [column for column in range(len(table.classes)) if table.truth[rows["test"], column].any()]
     shift = {column: 0.01 * (place - (len(present) - 1) / 2) for place, column in enumerate(present)}  # sums to 0
@@ -304,10 +301,10 @@ def write_landscape(root: Path, dataset: str, method: str, seed: int) -> None:
     line, plane = np.linspace(-1, 1, 9), np.linspace(-1, 1, 5)
     depth = 0.2 if method == "an" else -0.05
     with hdf5.create(root / "analyses" / "landscape" / f"{dataset}-{method}-{seed}" / "landscape.h5") as file:
-        hdf5.put(file, "offsets_1d", line, axes="point", units="offset")
-        hdf5.put(file, "loss_1d", depth + line**2 + 0.1 * line, axes="point", units="loss")
-        hdf5.put(file, "offsets_2d", plane, axes="point", units="offset")
-        hdf5.put(file, "loss_2d", depth + plane[:, None] ** 2 + 2 * plane[None] ** 2, axes="x, y", units="loss")
+        hdf5.write_array(file, "offsets_1d", line, axes="point", units="offset")
+        hdf5.write_array(file, "loss_1d", depth + line**2 + 0.1 * line, axes="point", units="loss")
+        hdf5.write_array(file, "offsets_2d", plane, axes="point", units="offset")
+        hdf5.write_array(file, "loss_2d", depth + plane[:, None] ** 2 + 2 * plane[None] ** 2, axes="x, y", units="loss")
         file.attrs.update(
             {"centre_loss": depth, "direction_seed": 123, "images": 40, "method": method, "stage": "finetune"}
         )

@@ -231,7 +231,7 @@ def _pictures(root: Path, count: int) -> None:
     """Row n is one grey of its own: 3 * n."""
     pixels = np.broadcast_to(np.arange(count, dtype=np.uint8)[:, None, None, None] * 3, (count, 8, 8, 3))
     with hdf5.create(root / "data/prepare/digits/images.h5") as file:
-        hdf5.put(file, "pixels", pixels, axes="image, height, width, channel (RGB)", units="0 to 255")
+        hdf5.write_array(file, "pixels", pixels, axes="image, height, width, channel (RGB)", units="0 to 255")
 
 
 def test_packed_pictures_are_shown_small_beside_missed_labels(

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ruamel.yaml import YAML
 
 from pipeline.core import hdf5
 from pipeline.labels.table import Table, write_table
+from tests import copies
 
 DATASET, SEED = "digits", 0
 CLASSES = ("cat", "dog | wolf", "owl")
@@ -18,21 +18,19 @@ EPOCHS, CHOSEN = 3, 2
 
 
 def write_params(root: Path, repository: Path, **sections: Any) -> None:
-    """Write the repository's params.yaml with other values in some sections."""
-    content = {**_shipped(repository), **sections}
-    root.mkdir(parents=True, exist_ok=True)
-    with open(root / "params.yaml", "w") as file:
-        YAML(typ="safe", pure=True).dump(content, file)
+    """Write the repository's params with other values in some sections; ``methods`` are all methods' files."""
+    copies.write_params(root, {**shipped(repository), **sections})
 
 
 @cache
-def _shipped(repository: Path) -> dict[str, Any]:
-    return YAML(typ="safe", pure=True).load((repository / "params.yaml").read_text())
+def shipped(repository: Path) -> dict[str, Any]:
+    """Return the content of the repository's params, all methods' files under ``methods``."""
+    return copies.read_params(repository)
 
 
 def grid(**stages: list[str]) -> dict[str, Any]:
     """Return a grid of one dataset and seed with some methods, none where a stage is not named."""
-    names = {"linear_init": ["an"], "finetune": [], "end_to_end": [], "lac": [], "landscape": []}
+    names = {"linear_init": ["an"], "finetune": [], "end_to_end": [], "lac": [], "lac_start": "plc", "landscape": []}
     return {"datasets": [DATASET], "seeds": [SEED], **names, **stages}
 
 
@@ -60,7 +58,7 @@ def write_data(root: Path) -> tuple[Table, dict[str, np.ndarray]]:
     observed = {"single": single, "all": everything, "negatives": negatives}
     with hdf5.create(root / "data" / "simulate" / DATASET / "observed.h5") as file:
         for name, labels in observed.items():
-            hdf5.put(file, name, labels, axes="image, class", units="label")
+            hdf5.write_array(file, name, labels, axes="image, class", units="label")
     return table, observed
 
 
@@ -73,7 +71,7 @@ def write_given(root: Path) -> tuple[Table, np.ndarray, np.ndarray]:
     labels = np.where(known, 2 * table.truth - 1, 0).astype(np.int8)
     with hdf5.create(root / "data" / "simulate" / DATASET / "observed.h5") as file:
         for name in ("single", "all", "negatives"):
-            hdf5.put(file, name, labels, axes="image, class", units="label")
+            hdf5.write_array(file, name, labels, axes="image, class", units="label")
     return given, labels, table.truth
 
 
@@ -96,7 +94,7 @@ def write_run(
     folder = root / "runs" / stage / key
     with hdf5.create(folder / "logits.h5") as file:
         for name, values in held.items():
-            hdf5.put(file, name, values, axes="image, class", units="logit")
+            hdf5.write_array(file, name, values, axes="image, class", units="logit")
         file.attrs["epoch"] = CHOSEN
     unknown = observed[table.rows("train")] == 0
     first = np.where(generator.random(shape) < 0.4, -1, 0) * unknown
@@ -108,9 +106,9 @@ def write_run(
     held["weight"] = np.full(shape, -0.2, dtype=np.float32)
     with hdf5.create(folder / "labels.h5") as file:
         for name in ("belief", "weight", "pseudo_label"):
-            hdf5.put(file, name, held[name], axes="image, class", units="label")
+            hdf5.write_array(file, name, held[name], axes="image, class", units="label")
         rounds = np.arange(1, len(held["pseudo_label"]) + 1)
-        hdf5.put(file, "round_epoch", rounds, axes="round", units="epoch")
+        hdf5.write_array(file, "round_epoch", rounds, axes="round", units="epoch")
         if not labelled:
             file.attrs["reason"] = "the method labels no unknown cell"
         file.attrs.update(attrs)

@@ -248,7 +248,7 @@ def test_a_run_on_another_table_is_refused(tmp_path: Path, repository: Path):
     finished.write_run(tmp_path, "linear_init", STILL, table, observed["single"], seed=1, labelled=False)
     logits = tmp_path / "runs/linear_init" / STILL / "logits.h5"
     with hdf5.create(logits) as file:
-        hdf5.put(file, "val", np.zeros((finished.VAL + 1, 3)), axes="image, class", units="logit")
+        hdf5.write_array(file, "val", np.zeros((finished.VAL + 1, 3)), axes="image, class", units="logit")
         file.attrs["epoch"] = 1
     with pytest.raises(FileError, match="run that stage again"):
         audit(tmp_path, "digits", 0)
@@ -297,7 +297,7 @@ def test_fifty_likely_missed_labels_are_enough(tmp_path: Path, repository: Path)
     nothing = np.zeros_like(labels)  # 60 unknown training cells
     with hdf5.create(tmp_path / "data/simulate/digits/observed.h5") as file:
         for name in ("single", "all", "negatives"):
-            hdf5.put(file, name, nothing, axes="image, class", units="label")
+            hdf5.write_array(file, name, nothing, axes="image, class", units="label")
     finished.write_run(tmp_path, "linear_init", STILL, table, nothing, seed=1, labelled=False)
     audit(tmp_path, "digits", 0)
     rows = files.read_tsv(tmp_path / "analyses/audit/digits-0/missed.tsv")

@@ -13,7 +13,7 @@ from stages.backbone import backbone
 
 def test_a_file_is_known_by_its_hash_and_name_not_by_its_place(tmp_path: Path, repository: Path) -> None:
     yaml = YAML(typ="safe", pure=True)
-    params = yaml.load((repository / "profiles/default.yaml").read_text())
+    params = yaml.load((repository / "params.yaml").read_text())
     weights = tmp_path / "somewhere" / "test_resnet.pt"
     torch.manual_seed(0)
     files.write_torch(weights, timm.create_model("test_resnet", pretrained=False, num_classes=0).state_dict())

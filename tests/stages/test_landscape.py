@@ -4,20 +4,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from ruamel.yaml import YAML
 
-from pipeline.audits.landscape import LandscapeError
-from pipeline.config.params import read_params
+from pipeline.config.params import read_project
 from pipeline.core import files, hdf5, seeds
-from pipeline.core.errors import FileError
+from pipeline.core.errors import FileError, LandscapeError
 from pipeline.methods.an import AssumeNegative
 from pipeline.methods.an import Settings as AnSettings
 from pipeline.methods.shared import base
-from pipeline.methods.shared.problem import Problem
+from pipeline.methods.shared.problem import Problem, describe
 from pipeline.networks.interface import Outputs
 from pipeline.networks.network import Network
-from pipeline.training.run import problem
-from stages.landscape import landscape, own_loss, sample
+from pipeline.training.landscape import make_loss, sample_images
+from stages.landscape import landscape
+from tests import copies
 from tests.stages import finished_runs as finished
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.25)
@@ -33,11 +32,11 @@ class Project:
         settings = {"default": SETTINGS}
         finished.write_params(root, repository, variants=finished.no_variants(), landscape=settings)
         self.root = root
-        self.params = read_params(root / "params.yaml")
+        self.params = read_project(root)
         self.table, self.observed = finished.write_data(root)
         self.pixels = np.random.default_rng(5).integers(0, 256, (len(self.table.paths), 16, 16, 3), dtype=np.uint8)
         with hdf5.create(root / "data" / "prepare" / "digits" / "images.h5") as file:
-            hdf5.put(file, "pixels", self.pixels, axes="image, height, width, channel (RGB)", units="0 to 255")
+            hdf5.write_array(file, "pixels", self.pixels, axes="image, height, width, channel (RGB)", units="0 to 255")
 
     def images(self, rows: np.ndarray) -> torch.Tensor:
         """Normalised images, one value after the other as the formula says."""
@@ -46,7 +45,7 @@ class Project:
 
     def method(self, name: str) -> base.Method:
         labels = self.observed[base.load(name).labels][self.table.rows("train")]
-        known = problem(self.params, "digits", self.table.classes, labels, 8)
+        known = describe(self.table.classes, labels, self.params.density("digits"), 8)
         return base.build(name, self.params.method(name, "digits"), known).eval()
 
     def train(self, method: base.Method, name: str, seed: int, head: dict[str, Any] | None = None) -> Network:
@@ -62,7 +61,7 @@ class Project:
         files.write_torch(folder / "weights.pt", network.content())
         files.write_torch(folder / "method.pt", dict(method.state_dict()))
         with torch.no_grad(), hdf5.create(folder / "logits.h5") as file:
-            hdf5.put(file, "train", network(train)["logits"].numpy(), axes="image, class", units="logit")
+            hdf5.write_array(file, "train", network(train)["logits"].numpy(), axes="image, class", units="logit")
         return network
 
     def loss(self, network: Network, method: base.Method, index: np.ndarray) -> float:
@@ -216,7 +215,7 @@ def test_a_method_of_two_views_gets_the_picture_twice_and_forgets_nothing(tmp_pa
     project = Project(tmp_path, repository)
     method = project.method("lac")
     network = project.train(method, "lac", seed=4, head=EMBEDDING)
-    index = sample(finished.TRAIN, 9, 123, "digits")
+    index = sample_images(finished.TRAIN, 9, 123, "digits")
     method.train()
     project.loss(network, method, np.arange(5))  # fills the queue
     method.eval()
@@ -243,7 +242,7 @@ def test_every_view_is_the_whole_image_and_only_weights_are_handed_on():
     seen: list[Outputs] = []
     observed, logits = torch.zeros(3, 2, dtype=torch.int8), torch.randn(3, 2)
     problem = Problem(5, ("a", "b"), torch.tensor([0, 0]), None)
-    loss = own_loss(Probe(AnSettings(floor=0.0), problem).eval(), observed, torch.tensor([4, 0, 2]), ["head.weight"])
+    loss = make_loss(Probe(AnSettings(floor=0.0), problem).eval(), observed, torch.tensor([4, 0, 2]), ["head.weight"])
     maps, weight = torch.randn(3, 2, 4, 4), torch.randn(2, 7)
     others = {"head.bias": torch.zeros(2), "layer1.weight": torch.randn(3, 3)}
     value = loss({"logits": logits, "maps": maps}, {"head.weight": weight, **others})
@@ -259,11 +258,11 @@ def test_every_view_is_the_whole_image_and_only_weights_are_handed_on():
 @pytest.mark.parametrize(("name", "power"), [("l1r", 1), ("l2r", 2)])
 def test_a_norm_is_of_the_weights_that_the_run_trained(tmp_path: Path, repository: Path, name: str, power: int):
     project = Project(tmp_path, repository)
-    content = YAML(typ="safe", pure=True).load((tmp_path / "params.yaml").read_text())
+    content = copies.read_params(tmp_path)
     content["finetune"]["default"]["freeze"] = ["layers.0", "layers.3"]
     content["methods"][name] = {"default": {"weight": 0.5}}
     finished.write_params(tmp_path, repository, **content)
-    project.params = read_params(tmp_path / "params.yaml")
+    project.params = read_project(tmp_path)
     network = project.train(project.method(name), name, seed=8)
     landscape(tmp_path, "digits", name, 0)
     arrays, attrs, _, _ = project.result(name)
@@ -299,7 +298,7 @@ def test_weights_that_are_not_those_of_the_logits_are_an_error(tmp_path: Path, r
     logits = tmp_path / "runs/finetune/digits-an-0/logits.h5"
     with torch.no_grad(), hdf5.create(logits) as file:
         dark = torch.zeros_like(project.images(project.table.rows("train")))  # as if normalised in another way
-        hdf5.put(file, "train", network(dark)["logits"].numpy() + 1, axes="image, class", units="logit")
+        hdf5.write_array(file, "train", network(dark)["logits"].numpy() + 1, axes="image, class", units="logit")
     with pytest.raises(LandscapeError, match=r"digits-an-0/logits\.h5: stored logits"):
         landscape(tmp_path, "digits", "an", 0)
     assert not (tmp_path / "analyses").exists()
@@ -307,7 +306,7 @@ def test_weights_that_are_not_those_of_the_logits_are_an_error(tmp_path: Path, r
 
 def test_an_overflowing_loss_is_null_in_the_metrics(tmp_path: Path, repository: Path):
     project = Project(tmp_path, repository)
-    project.params = read_params(tmp_path / "params.yaml")
+    project.params = read_project(tmp_path)
     settings = {"default": SETTINGS | {"radius": 1e30}}
     finished.write_params(tmp_path, repository, variants=finished.no_variants(), landscape=settings)
     project.train(project.method("an"), "an", seed=7)
@@ -320,11 +319,11 @@ def test_an_overflowing_loss_is_null_in_the_metrics(tmp_path: Path, repository: 
 
 
 def test_the_sample_is_fixed_and_never_larger_than_the_split():
-    chosen = sample(100, 10, 123, "digits")
+    chosen = sample_images(100, 10, 123, "digits")
     assert len(set(chosen.tolist())) == 10 and (np.diff(chosen) > 0).all() and chosen.dtype == np.int64
-    assert (chosen == sample(100, 10, 123, "digits")).all()
-    assert (chosen != sample(100, 10, 124, "digits")).any()
-    assert sample(4, 10, 123, "digits").tolist() == [0, 1, 2, 3]
+    assert (chosen == sample_images(100, 10, 123, "digits")).all()
+    assert (chosen != sample_images(100, 10, 124, "digits")).any()
+    assert sample_images(4, 10, 123, "digits").tolist() == [0, 1, 2, 3]
 
 
 def test_a_missing_run_is_an_error_that_names_it(tmp_path: Path, repository: Path):

@@ -1,6 +1,7 @@
 """Real photographs in VOC and COCO layout through five stages; what they hold is counted here from the raw files."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ COCO_BLOCK = {
 def run(root: Path, repository: Path, dataset: str, change: dict[str, Any], epochs: int) -> None:
     """Run the stages by the profile of the photographs; a change of the source replaces its whole block."""
     yaml = YAML(typ="safe", pure=True)
-    params = yaml.load(profiles.compose(repository, "voc_photos", str(DATA)))
+    params = yaml.load(profiles.compose(repository, "voc_photos", str(DATA))["params.yaml"])
     params["grid"] |= {"datasets": [dataset], "seeds": [0], "linear_init": ["em"]}
     for section in ("prepare", "simulate", "backbone", "features", "expected_positives", "linear_init"):
         params[section][dataset] = params[section].pop("voc_photos")
@@ -49,6 +50,7 @@ def run(root: Path, repository: Path, dataset: str, change: dict[str, Any], epoc
     params["linear_init"][dataset] |= {"flip": False, "epochs": epochs, "learning_rate": 3e-3}
     with open(root / "params.yaml", "w", encoding="utf-8") as file:
         yaml.dump(params, file)
+    shutil.copytree(repository / "params", root / "params")
     for stage in (prepare, simulate, backbone, features):
         stage(root, dataset)
     linear_init(root, dataset, "em", 0)

@@ -19,13 +19,15 @@ def picture(seed: int = 0, height: int = 20, width: int = 20) -> torch.Tensor:
 
 def test_flips_are_fair_and_repeat_and_differ_by_seed_epoch_and_view() -> None:
     n = 4000
-    draws = [augment.flips(n, *stream) for stream in ((0, 1, "weak"), (1, 1, "weak"), (0, 2, "weak"), (0, 1, "strong"))]
+    draws = [
+        augment.draw_flips(n, *stream) for stream in ((0, 1, "weak"), (1, 1, "weak"), (0, 2, "weak"), (0, 1, "strong"))
+    ]
     for draw in draws:
         assert draw.dtype == bool and abs(draw.sum() - n / 2) < 5 * np.sqrt(n) / 2
     for first in range(4):
         for second in range(first):  # independent: they agree on half, within five deviations
             assert abs((draws[first] == draws[second]).sum() - n / 2) < 5 * np.sqrt(n) / 2
-    assert np.array_equal(draws[0], augment.flips(n, 0, 1, "weak"))
+    assert np.array_equal(draws[0], augment.draw_flips(n, 0, 1, "weak"))
 
 
 def test_normalise() -> None:
@@ -102,7 +104,7 @@ def test_probabilities_of_colour_changes() -> None:
 def test_boxes_lie_in_the_image_and_have_the_area_and_the_ratio_that_was_asked_for(
     height: int, width: int, smallest: float
 ) -> None:
-    found = augment.boxes(3000, height, width, smallest, 0, 1, "weak")
+    found = augment.draw_boxes(3000, height, width, smallest, 0, 1, "weak")
     assert found.dtype == np.int64 and found.shape == (3000, 4)
     left, top, right, bottom = found.T
     wide, high = right - left, bottom - top
@@ -121,7 +123,7 @@ def test_boxes_lie_in_the_image_and_have_the_area_and_the_ratio_that_was_asked_f
 
 def test_areas_ratios_and_places_are_spread_as_in_random_resized_cropping() -> None:
     """Area uniform; ratio uniform in its logarithm where it fits; place uniform over what is left."""
-    left, top, right, bottom = augment.boxes(20000, 2000, 2000, 0.2, 0, 1, "weak").T.astype(float)
+    left, top, right, bottom = augment.draw_boxes(20000, 2000, 2000, 0.2, 0, 1, "weak").T.astype(float)
     wide, high = right - left, bottom - top
     area, ratio = wide * high / 2000**2, np.log(wide / high) / np.log(4 / 3)
     x, y = (left + 0.5) / (2001 - wide), (top + 0.5) / (2001 - high)
@@ -139,11 +141,11 @@ def test_areas_ratios_and_places_are_spread_as_in_random_resized_cropping() -> N
 
 def test_boxes_repeat_and_differ_by_seed_epoch_and_view() -> None:
     streams = ((0, 1, "weak"), (1, 1, "weak"), (0, 2, "weak"), (0, 1, "strong"))
-    draws = [augment.boxes(50, 40, 40, 0.2, *stream) for stream in streams]
-    assert np.array_equal(draws[0], augment.boxes(50, 40, 40, 0.2, 0, 1, "weak"))
+    draws = [augment.draw_boxes(50, 40, 40, 0.2, *stream) for stream in streams]
+    assert np.array_equal(draws[0], augment.draw_boxes(50, 40, 40, 0.2, 0, 1, "weak"))
     assert len({draw.tobytes() for draw in draws}) == 4
-    mirrored = augment.flips(4000, 0, 1, "weak")
-    left, _, right, _ = augment.boxes(4000, 40, 40, 0.2, 0, 1, "weak").T
+    mirrored = augment.draw_flips(4000, 0, 1, "weak")
+    left, _, right, _ = augment.draw_boxes(4000, 40, 40, 0.2, 0, 1, "weak").T
     assert abs(np.corrcoef(mirrored, left / (41 - (right - left)))[0, 1]) < 0.08  # a stream of its own
 
 
@@ -153,7 +155,7 @@ def test_a_crop_is_cut_and_brought_to_size_bilinearly() -> None:
     images[:, 1] = (torch.arange(4, dtype=torch.uint8) * 60).view(4, 1)  # one downwards
     images[:, 2] = 77
     boxes = np.array([[0, 0, 8, 4], [2, 1, 6, 3], [7, 3, 8, 4], [4, 0, 8, 4]])
-    found = augment.cropped(images, boxes)
+    found = augment.crop_and_resize(images, boxes)
     assert found.dtype == torch.uint8 and found.shape == images.shape
     assert torch.equal(found[0], images[0])
     # twice as large: at a quarter and three quarters between the centres, and the border repeated
@@ -162,12 +164,12 @@ def test_a_crop_is_cut_and_brought_to_size_bilinearly() -> None:
     assert (found[:, 2] == 77).all()
     assert (found[2, 0] == 210).all() and (found[2, 1] == 180).all()
     assert torch.equal(found[3, 1], images[3, 1])
-    assert torch.equal(augment.cropped(images[3:], boxes[3:])[0], found[3])  # each image by its own box
+    assert torch.equal(augment.crop_and_resize(images[3:], boxes[3:])[0], found[3])  # each image by its own box
 
 
 def test_a_crop_that_shrinks_one_side_only_keeps_the_other() -> None:
     image = picture(3, 16, 16).unsqueeze(0)
-    found = augment.cropped(image, np.array([[0, 4, 16, 12]]))
+    found = augment.crop_and_resize(image, np.array([[0, 4, 16, 12]]))
     assert not torch.equal(found, image)
     halves = found[0].float().view(3, 8, 2, 16).mean(2)  # two rows of the view to one of the image
     expected = image[0, :, 4:12].float()

@@ -36,7 +36,7 @@ def test_mirrored_features_are_taken_where_the_image_is_flipped() -> None:
     inputs = FeatureInputs(matrix, mirrored, True)
     index = np.array([8, 2, 5, 0])
     for epoch in (1, 2):
-        flipped = augment.flips(N, 7, epoch, "weak")
+        flipped = augment.draw_flips(N, 7, epoch, "weak")
         expected = np.where(flipped[:, None], mirrored, matrix)[index]
         assert np.array_equal(inputs.views(index, ("weak",), 7, epoch).numpy(), expected)
     assert np.array_equal(inputs.plain(index).numpy(), matrix[index])
@@ -63,7 +63,7 @@ def test_a_weak_view_is_flipped_left_to_right_by_seed_epoch_and_row_of_the_split
     inputs = ImageInputs(tiny.pixels(N), rows, tiny.MEAN, tiny.STD, flip=True)
     index = np.array([3, 8, 1, 0, 6])
     for epoch in (1, 2, 3):
-        flipped = torch.from_numpy(augment.flips(N, 5, epoch, "weak_0")[index])
+        flipped = torch.from_numpy(augment.draw_flips(N, 5, epoch, "weak_0")[index])
         images = plain()[rows[index]]
         expected = torch.stack([image.flip(2) if flip else image for image, flip in zip(images, flipped, strict=True)])
         torch.testing.assert_close(inputs.views(index, ("weak",), 5, epoch), expected)
@@ -84,12 +84,12 @@ def test_views_lie_one_after_the_other_and_do_not_depend_on_the_batch() -> None:
 
 def test_a_strong_view_is_the_augmentation_of_the_flipped_image() -> None:
     inputs = tiny.images(N, flip=True, strong=STRONG)
-    flipped = augment.flips(N, 3, 1, "strong_1")
+    flipped = augment.draw_flips(N, 3, 1, "strong_1")
     expected = []
     for row in (6, 2):
         image = torch.from_numpy(tiny.pixels(N)[row]).permute(2, 0, 1)
         image = image.flip(2) if flipped[row] else image
-        expected.append(augment.StrongAugmentation(STRONG)(image, seeds.integer(3, "strong_1", 1, row)))
+        expected.append(augment.StrongAugmentation(STRONG)(image, seeds.derive_seed(3, "strong_1", 1, row)))
     mean, std = (torch.tensor(values).view(3, 1, 1) for values in (tiny.MEAN, tiny.STD))
     found = inputs.views(np.array([6, 2]), ("weak", "strong"), 3, 1)[2:]
     torch.testing.assert_close(found, augment.normalise(torch.stack(expected), mean, std))

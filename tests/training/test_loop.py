@@ -18,11 +18,10 @@ from pipeline.networks.interface import Outputs
 from pipeline.networks.network import Network, cpu_state
 from pipeline.training import loop as module
 from pipeline.training.inputs import FeatureInputs, Inputs, predict
-from pipeline.training.loop import History, MovingAverage, epoch_batches, optimiser, stop_early, train
-from pipeline.training.settings import StrongView
+from pipeline.training.loop import Data, History, Plan, Trainer, epoch_batches, stops_early
+from pipeline.training.optimization import MovingAverage, make_optimizer
+from pipeline.training.settings import EarlyStop, StrongView
 from tests import tiny
-
-CPU = torch.device("cpu")
 
 
 def scripted(scores: list[float]) -> Callable[[np.ndarray], float]:
@@ -39,18 +38,12 @@ def by_logits(logits: np.ndarray) -> float:
 def run(network: Network, method: AssumeNegative | Any, images: Inputs, **options: Any) -> History:
     """Train with what the tests usually take; ``settings`` is a dict of changes."""
     settings = tiny.training(**options.pop("settings", {}))
-    given: dict[str, Any] = {
-        "observed": tiny.observed(len(images)),
-        "validation": tiny.features(5, seed=9) if network.backbone is None else tiny.images(5, seed=9),
-        "score": by_logits,
-        "lr": 0.1,
-        "seed": 0,
-        "device": CPU,
-        "name": "linear_init digits-an-0",
-    }
-    given |= options
-    observed, validation, score = (given.pop(name) for name in ("observed", "validation", "score"))
-    return train(network, method, images, observed, validation, score, settings, **given)
+    observed = options.pop("observed", tiny.observed(len(images)))
+    validation = tiny.features(5, seed=9) if network.backbone is None else tiny.images(5, seed=9)
+    data = Data(images, observed, options.pop("validation", validation), options.pop("score", by_logits))
+    resume = {name: options.pop(name, None) for name in ("checkpoint", "inherited")}
+    plan = tiny.plan(settings, name="linear_init digits-an-0", **options)
+    return Trainer(network, method, data, plan, **resume).fit()
 
 
 class Probe(AssumeNegative):
@@ -110,7 +103,7 @@ def test_a_step_is_sgd_on_the_mean_cell_risk_with_the_heads_factor() -> None:
     hand = Hand(network, factor=3.0)
     initial = hand.logits(x)
     settings = {"epochs": 2, "batch_size": 4, "head_factor": 3.0}
-    history = run(network, tiny.method("an", 4), tiny.features(4), settings=settings, lr=0.5)
+    history = run(network, tiny.method("an", 4), tiny.features(4), settings=settings, learning_rate=0.5)
     for epoch in range(2):
         hand.step(x, y, 0.5)
         np.testing.assert_allclose(history.train[epoch], hand.logits(x), rtol=1e-5, atol=1e-6)
@@ -200,7 +193,7 @@ def test_learning_rates_of_backbone_head_and_method(name: str, kind: type[torch.
     assert network.backbone is not None
     network.freeze(["layers.0"], False)
     settings = tiny.training(optimizer=name, head_factor=4.0, weight_decay=0.02, momentum=0.7)
-    made = optimiser(network, method, settings, 0.5)
+    made = make_optimizer(network, method, settings, 0.5)
     assert type(made) is kind
     assert [group["lr"] for group in made.param_groups] == [0.5, 2.0, 5.0]
     assert all(group["weight_decay"] == 0.02 for group in made.param_groups)
@@ -211,7 +204,7 @@ def test_learning_rates_of_backbone_head_and_method(name: str, kind: type[torch.
 
 
 def test_a_head_on_features_is_a_group_of_its_own() -> None:
-    groups = optimiser(tiny.network(), tiny.method("an", 4), tiny.training(head_factor=4.0), 0.5).param_groups
+    groups = make_optimizer(tiny.network(), tiny.method("an", 4), tiny.training(head_factor=4.0), 0.5).param_groups
     assert [group["lr"] for group in groups] == [2.0]
 
 
@@ -219,15 +212,15 @@ def rates(monkeypatch: pytest.MonkeyPatch, n: int, **settings: Any) -> list[list
     """Learning rates of the groups in force at every step."""
     made: list[torch.optim.Optimizer] = []
     seen: list[list[float]] = []
-    make = module.optimiser
+    make = module.make_optimizer
 
     def kept(*arguments: Any) -> torch.optim.Optimizer:
         made.append(make(*arguments))
         return made[-1]
 
-    monkeypatch.setattr(module, "optimiser", kept)
+    monkeypatch.setattr(module, "make_optimizer", kept)
     probe = Probe(n, lambda *_: seen.append([group["lr"] for group in made[0].param_groups]))
-    run(tiny.network(on_images=True), probe, tiny.images(n), settings=settings, lr=0.2)
+    run(tiny.network(on_images=True), probe, tiny.images(n), settings=settings, learning_rate=0.2)
     return seen
 
 
@@ -300,7 +293,12 @@ def test_raw_and_averaged_weights_compete_on_validation(winner: str) -> None:
         mean = decay * mean + (1 - decay) * hand.weight
     scores = [1.0, 2.0, 4.0, 3.0] if winner == "raw" else [2.0, 1.0, 3.0, 4.0]  # raw, average of epoch 1; of epoch 2
     history = run(
-        network, tiny.method("an", 4), tiny.features(4), settings={"ema": 0.999}, lr=0.5, score=scripted(scores)
+        network,
+        tiny.method("an", 4),
+        tiny.features(4),
+        settings={"ema": 0.999},
+        learning_rate=0.5,
+        score=scripted(scores),
     )
     assert (history.epoch, history.best) == (2, 4.0)
     chosen = mean if winner == "average" else hand.weight
@@ -371,7 +369,7 @@ def test_all_views_go_through_one_forward_pass() -> None:
         assert len(passes) == len(steps) + 1, "one pass a step"
         steps.append(batch)
 
-    run(network, Pair(8, tell), images, settings={"epochs": 1, "batch_norm": "frozen"}, seed=3, lr=1e-30)
+    run(network, Pair(8, tell), images, settings={"epochs": 1, "batch_norm": "frozen"}, seed=3, learning_rate=1e-30)
     reference = copy.deepcopy(network).eval()
     assert len(steps) == 2
     for given, (outputs, observed, index) in zip(passes, steps, strict=True):
@@ -486,7 +484,7 @@ def test_choice_of_epoch(select: str, scores: list[float], epoch: int) -> None:
     assert torch.equal(history.state["head.linear.weight"], seen[epoch - 1])
     assert [row["score"] for row in history.rows] == scores and len(history.val) == 3
     assert [row["epoch"] for row in history.rows] == [1, 2, 3]
-    again = predict(network, tiny.features(5, seed=9), 4, CPU)
+    again = predict(network, tiny.features(5, seed=9), 4, torch.device("cpu"))
     np.testing.assert_allclose(history.val[2], again, rtol=1e-6)
 
 
@@ -509,9 +507,8 @@ RULES = [  # rule, amount, scores, epochs run
 
 @pytest.mark.parametrize(("rule", "amount", "scores", "epochs"), RULES)
 def test_early_stop(rule: str, amount: float, scores: list[float], epochs: int) -> None:
-    stops = [
-        stop_early(rule, amount, [float(score) for score in scores[:epoch]]) for epoch in range(1, len(scores) + 1)
-    ]
+    given = EarlyStop.model_validate({"rule": rule, "amount": amount})
+    stops = [stops_early(given, [float(score) for score in scores[:epoch]]) for epoch in range(1, len(scores) + 1)]
     assert (stops.index(True) + 1 if True in stops else len(scores)) == epochs
     settings = {"epochs": len(scores), "early_stop": {"rule": rule, "amount": amount}}
     history = run(tiny.network(), tiny.method("an", 6), tiny.features(6), settings=settings, score=scripted(scores))
@@ -526,11 +523,12 @@ def test_early_stop_looks_at_the_better_of_raw_and_average() -> None:
 
 
 def test_the_loop_has_no_way_to_see_truth_or_test_images() -> None:
-    names = set(inspect.signature(train).parameters)
-    assert names == {
-        *("network", "method", "images", "observed", "validation", "score", "settings"),
-        *("lr", "seed", "device", "name", "epochs", "inherited", "checkpoint"),
-    }
+    names = [set(inspect.signature(part).parameters) for part in (Trainer, Data, Plan)]
+    assert names == [
+        {"network", "method", "data", "plan", "checkpoint", "inherited"},
+        {"train", "observed", "validation", "score"},
+        {"name", "settings", "learning_rate", "epochs", "seed", "device"},
+    ]
 
 
 def test_labels_that_are_made_anew_at_each_step_are_those_of_the_epochs_last_weights() -> None:
@@ -577,7 +575,7 @@ def test_logits_that_are_not_finite_name_run_and_epoch(keep: bool, what: str) ->
     validation = FeatureInputs(tiny.numbers(4, tiny.D) * 1e3, None, False)
     with pytest.raises(TrainingError, match=f"linear_init digits-an-0: {what} are not finite"):
         settings = {"batch_size": 4, "keep_epoch_logits": keep}
-        run(tiny.network(), tiny.method("an", 4), images, validation=validation, settings=settings, lr=1e38)
+        run(tiny.network(), tiny.method("an", 4), images, validation=validation, settings=settings, learning_rate=1e38)
 
 
 # ---------------------------------------------------------------------------------------------- resume
@@ -647,13 +645,15 @@ def attempt(name: str, path: Path | None, last: int = 99) -> tuple[Any, Watched]
     torch.manual_seed(int(np.random.default_rng().integers(1 << 30)))  # another process, another global stream
     checkpoint = Checkpoint(path, 0) if path else None
     try:
-        history = run(network, method, images, settings=case["settings"], checkpoint=checkpoint, lr=0.05, seed=2)
+        history = run(
+            network, method, images, settings=case["settings"], checkpoint=checkpoint, learning_rate=0.05, seed=2
+        )
         return (cpu_state(network), cpu_state(method), vars(history)), images
     except Stop:
         return None, images
     finally:
         if checkpoint:
-            checkpoint._lock.close()  # as the system does when a process ends
+            checkpoint.close()  # as the system does when a process ends
 
 
 def leaves(content: Any, place: str = "") -> Iterator[tuple[str, Any]]:
@@ -670,28 +670,16 @@ def leaves(content: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("name", RESUMED)
-def test_a_resumed_run_ends_with_the_same_bytes(name: str, tmp_path: Path) -> None:
+def test_a_run_that_is_killed_after_each_epoch_ends_with_the_same_bytes(name: str, tmp_path: Path) -> None:
+    """Killed after its last epoch too, before its files were written."""
     expected, _ = attempt(name, None)
-    assert dict(leaves(attempt(name, None)[0])) == dict(leaves(expected)), "it does not even repeat"
     epochs = RESUMED[name]["settings"]["epochs"]
-    for last in range(1, epochs + 1):
-        path = tmp_path / f"{last}.pt"
-        if last < epochs:
-            killed, _ = attempt(name, path, last)
-            assert killed is None
-        else:
-            attempt(name, path)  # killed after the last epoch, before its files were written
-        found, images = attempt(name, path)
-        assert sorted(set(images.epochs)) == list(range(last + 1, epochs + 1)), "it went on, and did not start anew"
-        different = {place for (place, a), (_, b) in zip(leaves(expected), leaves(found), strict=True) if a != b}
-        assert different == set()
-
-
-def test_a_run_may_be_killed_again_and_again(tmp_path: Path) -> None:
-    expected, _ = attempt("em_apl", None)
-    for last in (1, 2, 3):
-        assert attempt("em_apl", tmp_path / "run.pt", last)[0] is None
-    assert dict(leaves(attempt("em_apl", tmp_path / "run.pt")[0])) == dict(leaves(expected))
+    for last in range(1, epochs + 2):
+        content, images = attempt(name, tmp_path / "run", last)
+        assert set(images.epochs) == ({last} if last <= epochs else set()), "it went on, and did not start anew"
+        assert (content is None) == (last < epochs)
+        if content is not None:
+            assert [a for a, b in zip(leaves(expected), leaves(content), strict=True) if a != b] == []
 
 
 def test_a_run_that_had_stopped_early_does_not_go_on(tmp_path: Path) -> None:
@@ -703,7 +691,7 @@ def test_a_run_that_had_stopped_early_does_not_go_on(tmp_path: Path) -> None:
         histories.append(
             run(network, tiny.method("an", 6), tiny.features(6), settings=settings, score=score, checkpoint=checkpoint)
         )
-        checkpoint._lock.close()
+        checkpoint.close()
     assert len(histories[0].rows) == 3
     assert dict(leaves(vars(histories[0]))) == dict(leaves(vars(histories[1])))
 
@@ -716,7 +704,7 @@ def test_a_checkpoint_holds_nothing_but_tensors_and_plain_values(tmp_path: Path)
     assert set(content["parts"]) == {"network", "method", "optimizer", "scheduler", "average"}
     assert content["parts"]["method"]["queue"].shape == (7, 2, 6)
     assert int((content["parts"]["method"]["queue_labels"] > 0).sum()) > 0
-    checkpoint.discard()
+    checkpoint.delete()
 
 
 # ---------------------------------------------------------------------------------------------- what a method reads
@@ -784,7 +772,7 @@ def test_hooks_are_called_in_their_order(tmp_path: Path) -> None:
     run(tiny.network(), method, tiny.features(4), checkpoint=checkpoint, inherited={"clock": torch.zeros(2)})
     assert method.calls == [("begin", 4), ("inherit", ["clock"]), "disk", *["step", "end", "flush"] * 2]
     assert checkpoint.load(), "what lies on disk is one epoch old at most, whatever the interval"
-    checkpoint.discard()
+    checkpoint.delete()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -792,12 +780,12 @@ def test_a_finished_run_that_is_resumed_asks_for_no_disk(tmp_path: Path) -> None
     for calls in (["disk"], []):
         method, checkpoint = Hooked(4), Checkpoint(tmp_path / "run.pt")
         run(tiny.network(), method, tiny.features(4), checkpoint=checkpoint)
-        checkpoint.empty()
+        checkpoint.delete_disk()
         assert [call for call in method.calls if call == "disk"] == calls
         if not calls:
-            checkpoint.discard()
+            checkpoint.delete()
         else:
-            checkpoint._lock.close()
+            checkpoint.close()
 
 
 def test_a_method_that_needs_disk_is_refused_without_a_checkpoint() -> None:

@@ -1,3 +1,4 @@
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,10 @@ def settings(**changes: Any) -> DigitsBackbone:
     return DigitsBackbone.model_validate(block | {"learning_rate": 1e-2, "seed": 0} | changes)
 
 
+def train(block: DigitsBackbone) -> tuple[SmallBackbone, float]:
+    return pretrain.pretrain(block, partial(digits.single, block.images, block.size, block.seed), CPU)
+
+
 def test_the_small_network_learns_what_it_is_shown_and_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
     def single(count: int, size: int, seed: int, *names: str) -> tuple[np.ndarray, np.ndarray]:
         generator = np.random.default_rng(["train", "check"].index(names[0]))
@@ -25,13 +30,13 @@ def test_the_small_network_learns_what_it_is_shown_and_repeats(monkeypatch: pyte
         return (ground + generator.integers(0, 50, (count, size, size, 3))).astype(np.uint8), shown
 
     monkeypatch.setattr(digits, "single", single)
-    found, accuracy = pretrain.pretrain(settings(images=200, epochs=4), CPU)
+    found, accuracy = train(settings(images=200, epochs=4))
     assert accuracy == 1.0
     assert isinstance(found, SmallBackbone) and not found.training and found.width == 16
     torch.manual_seed(5)
-    again, _ = pretrain.pretrain(settings(images=200, epochs=4), CPU)
+    again, _ = train(settings(images=200, epochs=4))
     assert all(torch.equal(value, again.state_dict()[name]) for name, value in found.state_dict().items())
-    other, _ = pretrain.pretrain(settings(seed=1), CPU)
+    other, _ = train(settings(seed=1))
     assert not torch.equal(next(other.parameters()), next(found.parameters()))
 
 
@@ -58,7 +63,7 @@ def test_it_sees_whole_batches_and_other_pictures_than_it_is_checked_on(monkeypa
     monkeypatch.setattr(digits, "single", seen)
     monkeypatch.setattr(SmallBackbone, "forward", counted)
     monkeypatch.setattr(torch.optim.Adam, "step", noted)
-    pretrain.pretrain(settings(), CPU)
+    train(settings())
     assert drawn == [(70, 24, 0, "train"), (70, 24, 0, "check")]
     assert sizes == [20] * 3 * 2 + [-70]
     np.testing.assert_allclose(rates, 1e-2 * (1 + np.cos(np.pi * np.arange(6) / 6)) / 2)

@@ -11,6 +11,8 @@ import torch
 from ruamel.yaml import YAML
 from sklearn.metrics import average_precision_score
 
+from pipeline.config import rules
+from pipeline.config.runs import read_run
 from pipeline.core import hdf5
 from pipeline.core.errors import ConfigError, FileError, TrainingError
 from pipeline.core.files import read_json, read_torch, read_tsv, sha256, write_text, write_torch
@@ -18,8 +20,9 @@ from pipeline.core.resume import Checkpoint
 from pipeline.labels.table import Table, write_table
 from pipeline.methods.shared import base
 from pipeline.networks.network import restore
+from pipeline.training import execute as training
 from pipeline.training import inputs
-from pipeline.training import run as training
+from pipeline.training.loop import Data, Trainer
 from stages.end_to_end import end_to_end
 from stages.finetune import finetune
 from stages.lac import lac
@@ -79,7 +82,7 @@ class Project:
     def put(self, path: Path, **arrays: np.ndarray) -> None:
         with hdf5.create(path) as file:
             for name, array in arrays.items():
-                hdf5.put(file, name, array, axes="image", units="as the test has it")
+                hdf5.write_array(file, name, array, axes="image", units="as the test has it")
 
     def write_table(self, **changes: Any) -> None:
         write_table(self.root / "data" / "prepare" / "digits" / "table.h5", Table(**{**vars(self.table), **changes}))
@@ -126,7 +129,7 @@ def checkpoints(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Checkpoint]]:
 
 def release(made: list[Checkpoint]) -> None:
     for checkpoint in made:
-        checkpoint._lock.close()
+        checkpoint.close()
 
 
 # ---------------------------------------------------------------------------------------------- what a run stores
@@ -228,13 +231,12 @@ def test_a_method_is_given_its_label_set(
     project: Project, monkeypatch: pytest.MonkeyPatch, method: str, kind: str
 ) -> None:
     given = []
-    train = training.train
 
-    def seen(network: Any, method: Any, images: Any, observed: Any, *rest: Any, **options: Any) -> Any:
-        given.append((observed, method.problem))
-        return train(network, method, images, observed, *rest, **options)
+    def noting(network: Any, method: Any, data: Data, *rest: Any) -> Trainer:
+        given.append((data.observed, method.problem))
+        return Trainer(network, method, data, *rest)
 
-    monkeypatch.setattr(training, "train", seen)
+    monkeypatch.setattr(training, "Trainer", noting)
     linear_init(project.root, "digits", method, 0)
     expected = project.observed[kind][project.table.rows("train")]
     observed, problem = given[0]
@@ -518,7 +520,7 @@ def test_what_another_process_is_training_stays(project: Project, checkpoints: l
     (other.folder / "heat").write_bytes(b"hot")
     linear_init(project.root, "digits", "an", 0)
     assert (other.path / "disk" / "heat").exists()
-    other.discard()
+    other.delete()
 
 
 def test_a_run_that_diverged_leaves_nothing_to_resume(project: Project) -> None:
@@ -532,7 +534,7 @@ def test_a_run_that_diverged_leaves_nothing_to_resume(project: Project) -> None:
 def test_the_code_of_a_run_is_what_the_graph_says(repository: Path) -> None:
     stages = YAML(typ="safe", pure=True).load((repository / "dvc.yaml").read_text())["stages"]
     for stage in ("linear_init", "finetune", "end_to_end", "lac"):
-        found = {path.relative_to(repository).as_posix() for path in training.code(stage, "em_apl")}
+        found = {path.relative_to(repository).as_posix() for path in training.source_files(stage, "em_apl")}
         declared = {str(dep).replace("${item.method}", "em_apl") for dep in stages[stage]["deps"]}
         folders = [repository / dep for dep in declared if (repository / dep).is_dir() and dep.startswith("pipeline")]
         files = {dep for dep in declared if dep.endswith(".py")}
@@ -548,7 +550,7 @@ def test_an_edit_of_another_methods_code_leaves_a_run_resumable(
     folder = tmp_path / "code"
     for package in ("pipeline", "stages"):
         shutil.copytree(project.repository / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(training, "__file__", str(folder / "pipeline" / "training" / "run.py"))
+    monkeypatch.setattr(training, "__file__", str(folder / "pipeline" / "training" / "execute.py"))
 
     def name() -> str:
         linear_init(project.root, "digits", "an", 0)
@@ -571,8 +573,8 @@ def test_an_edit_of_another_methods_code_leaves_a_run_resumable(
 def scorer(project: Project, select: str, **table: Any) -> Callable[[np.ndarray], float]:
     project.set("finetune", select=select)
     project.write_table(**table)
-    run = training.job(project.root, "finetune", "digits", "an", 0, None)
-    return training.scorer(run, project.observed["single"])
+    run = read_run(project.root, "finetune", "digits", "an", 0, None)
+    return training.make_scorer(run, project.observed["single"])
 
 
 def test_epochs_are_scored_by_full_or_by_observed_labels_of_val(project: Project) -> None:
@@ -593,7 +595,7 @@ def test_epochs_are_scored_by_full_or_by_observed_labels_of_val(project: Project
 def test_labels_that_are_not_exhaustive_are_no_clean_ones(project: Project) -> None:
     at = project.table.rows("val")
     assert not project.table.scored[at].all()
-    with pytest.raises(ConfigError, match=r"finetune\.select: clean, but the labels of digits are not exhaustive"):
+    with pytest.raises(ConfigError, match=r"finetune\.default\.select: clean, but .* not exhaustive"):
         scorer(project, "clean", exhaustive=False)
     logits = tiny.numbers(len(at), 3, seed=4)
     truth, every = project.table.truth[at], np.ones_like(project.table.scored[at])
@@ -669,32 +671,37 @@ FAULTS: dict[str, tuple[str, Callable[[Project], Any], type[Exception], str]] = 
         ConfigError,
         "methods.em_apl.beta: Field required",
     ),
-    "method without section": ("em", lambda p: None, ConfigError, "methods.em: no such section"),
+    "method without section": ("em", lambda p: None, ConfigError, "params/methods/em.yaml: cannot be read"),
     "method without code": ("nowhere", lambda p: None, ConfigError, "methods.nowhere: unknown method"),
     "need unmet": (
         "lac",
         lambda p: None,
         ConfigError,
-        "methods.lac: needs embeddings, which this stage and its network do not give",
+        "grid.linear_init: `lac` needs embeddings, which linear_init.default.head `linear` does",
     ),
-    "two views of features": ("plc", lambda p: None, ConfigError, "cached features have no view"),
+    "two views of features": (
+        "plc",
+        lambda p: None,
+        ConfigError,
+        "`plc` compares 2 views of an image; cached features hold no views",
+    ),
     "head on features": (
         "an",
         lambda p: p.set("linear_init", head=tiny.EMBEDDING),
         ConfigError,
-        "linear_init.head.kind: 'label_embedding' needs maps",
+        "linear_init.default.head: `label_embedding` reads maps",
     ),
     "flip without mirrored features": (
         "an",
         lambda p: p.set("linear_init", flip=True),
         ConfigError,
-        "linear_init.flip",
+        "linear_init.default.flip: needs the mirrored view",
     ),
     "freeze without backbone": (
         "an",
         lambda p: p.set("linear_init", freeze=["layer1"]),
         ConfigError,
-        "freeze: the backbone has no module 'layer1'",
+        "linear_init.default.freeze: concerns images or backbone",
     ),
     "rows": (
         "an",
@@ -722,7 +729,7 @@ FAULTS: dict[str, tuple[str, Callable[[Project], Any], type[Exception], str]] = 
         "an",
         no_positive_in_val,
         ConfigError,
-        "linear_init.select: the validation split of digits has no positive label",
+        "prepare.digits: no val image has a positive label, so no epoch can be chosen by it",
     ),
     "nothing observed in val": ("an", nothing_observed_in_val, ConfigError, "linear_init.select: the validation split"),
     "diverged": (
@@ -749,8 +756,9 @@ def test_bad_input_is_named_and_earlier_outputs_stay(project: Project, fault: st
 
 
 def test_more_logits_than_a_run_may_keep(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "BUDGET", 2 * finished.TRAIN * 3 - 1)
-    with pytest.raises(ConfigError, match="linear_init.keep_epoch_logits: 2 epochs of 20 x 3 logits.*false for digits"):
+    monkeypatch.setattr(rules, "BUDGET", 2 * finished.TRAIN * 3 - 1)
+    words = "linear_init.default.keep_epoch_logits: 2 epochs of 20 x 3 logits.*false for digits"
+    with pytest.raises(ConfigError, match=words):
         linear_init(project.root, "digits", "an", 0)
     project.set("linear_init", keep_epoch_logits=False)
     linear_init(project.root, "digits", "an", 0)
@@ -767,7 +775,7 @@ def test_finetune_without_what_it_starts_from(project: Project) -> None:
     project.put(project.cache, features=tiny.numbers(36, 8))
     linear_init(project.root, "digits", "an", 0)
     project.set("finetune", head=tiny.EMBEDDING)
-    refused(FileError, "linear_init/digits-an-0/weights.pt: not a head of kind 'label_embedding'")
+    refused(ConfigError, r"finetune\.default\.head: differs from linear_init\.default\.head, whose weights it starts")
     project.set("finetune", head=tiny.LINEAR, freeze=["layer1"])
     refused(ConfigError, "freeze: the backbone has no module 'layer1'")
     project.set("finetune", freeze=[])

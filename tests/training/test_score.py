@@ -24,7 +24,7 @@ TEST = np.array([[3.0, 0.0, 1.0], [2.0, 1.0, 0.0], [1.0, 2.0, 2.0]], dtype=np.fl
 
 
 def test_scores_of_both_rules_and_of_each_class() -> None:
-    found, rows = score.scores(table(), {"val": VAL, "test": TEST})
+    found, rows = score.score_splits(table(), {"val": VAL, "test": TEST})
     # val: cat is second of three, dog second of three, no owl; test: cat first and third, dog second of three
     assert found["val"] == pytest.approx({"map": 50.0, "map_absent_zero": 100 / 3, "classes_present": 2})
     expected = {"map": 100 * (5 / 6 + 1 / 2) / 2, "map_absent_zero": 100 * (5 / 6 + 1 / 2) / 3, "classes_present": 2}
@@ -43,14 +43,14 @@ def test_scores_of_both_rules_and_of_each_class() -> None:
 def test_cells_that_are_not_scored_are_left_out() -> None:
     scored = np.ones(TRUTH.shape, bool)
     scored[5, 0] = False  # the one that stood above the only cat of val
-    found, rows = score.scores(table(scored), {"val": VAL})
+    found, rows = score.score_splits(table(scored), {"val": VAL})
     assert rows[0]["ap_val"] == 1.0 and found["val"]["map"] == pytest.approx(75.0)
 
 
 def test_a_split_without_positives_has_no_mean() -> None:
     truth = TRUTH.copy()
     truth[SPLIT == 2] = 0
-    found, rows = score.scores(table(truth=truth), {"test": TEST})
+    found, rows = score.score_splits(table(truth=truth), {"test": TEST})
     assert found["test"] == {"map": None, "map_absent_zero": 0.0, "classes_present": 0}
     assert [row["ap_test"] for row in rows] == [None] * 3
 
@@ -59,8 +59,8 @@ def test_labels_that_are_not_exhaustive_are_what_is_scored_by() -> None:
     """Unknown cells count as absent, and the scores say so; a split that is known whole is scored as ever."""
     scored = TRUTH == 1  # positives alone are known
     partial = replace(table(scored), exhaustive=False)
-    found, _ = score.scores(partial, {"val": VAL, "test": TEST})
-    whole, _ = score.scores(table(), {"val": VAL, "test": TEST})
+    found, _ = score.score_splits(partial, {"val": VAL, "test": TEST})
+    whole, _ = score.score_splits(table(), {"val": VAL, "test": TEST})
     assert found.pop("labels") == {"val": "given", "test": "given"}
     assert whole.pop("labels") == {"val": "clean", "test": "clean"}
     assert found == whole
@@ -70,5 +70,5 @@ def test_labels_that_are_not_exhaustive_are_what_is_scored_by() -> None:
         ([1, 2], {"val": "clean", "test": "clean"}),
     ):
         partial = replace(table(scored | np.isin(SPLIT, known)[:, None]), exhaustive=False)
-        found, _ = score.scores(partial, {"val": VAL, "test": TEST})
+        found, _ = score.score_splits(partial, {"val": VAL, "test": TEST})
         assert found.pop("labels") == labels and found == whole

@@ -1,8 +1,7 @@
 """The one abstraction: how a method answers for the cells nobody labelled, and what the trainer calls on it.
 
 A method file defines ``class Settings(Strict)`` (no defaults: params.yaml is complete), one final subclass of `Method`
-and ends with ``METHOD = <that class>``. ``labels``, ``views``, ``needs`` and ``coupled`` are literals, because the
-preflight reads them, as it does Settings, from the source text without torch.
+and ends with ``METHOD = <that class>``.
 """
 
 import re

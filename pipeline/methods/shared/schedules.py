@@ -1,7 +1,7 @@
 """Settings of beliefs and weights that GR and the framework share, and how they move over the epochs.
 
 Source: Chen et al., "Boosting Single Positive Multi-label Classification with Generalized Robust Loss", IJCAI 2024,
-Eq. 4-14, https://arxiv.org/abs/2405.03501. No torch: the preflight reads settings without it.
+Eq. 4-14, https://arxiv.org/abs/2405.03501.
 """
 
 from typing import Annotated, Literal

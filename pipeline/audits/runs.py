@@ -1,0 +1,139 @@
+"""What audits read: a run's logits, beliefs and pseudo-labels, and the labels that they are compared with."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.core import hdf5
+from pipeline.core.errors import FileError
+from pipeline.labels.table import Table
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run left at its chosen epoch; rows are those of the training split unless said.
+
+    Args:
+        epoch: The chosen epoch, from 1.
+        labels: Name of the label set that the run was given.
+        logits: (R, C) by split, of train and val.
+        belief: (N, C) how present the method takes a cell to be, in [0, 1].
+        weight: (N, C) how much the cell counts in its risk, of any sign.
+        pseudo_labels: (rounds, N, C) 1, -1 and 0 none: an open HDF5 dataset, since all rounds may be large.
+        round_epochs: Epoch of each round, ascending.
+        reason: Why there are no rounds; None where there are.
+    """
+
+    epoch: int
+    labels: str
+    logits: dict[str, np.ndarray]
+    belief: np.ndarray
+    weight: np.ndarray
+    pseudo_labels: Any
+    round_epochs: list[int]
+    reason: str | None
+
+    @property
+    def selected(self) -> int | None:
+        """Position of the last round up to the chosen epoch; None where there is none."""
+        in_force = [number for number, epoch in enumerate(self.round_epochs) if epoch <= self.epoch]
+        return in_force[-1] if in_force else None
+
+
+@contextmanager
+def open_run(folder: Path, table: Table) -> Iterator[Run]:
+    """Open the outputs of a run.
+
+    Args:
+        folder: Its folder, with logits.h5 and labels.h5.
+        table: The table that it was trained on.
+
+    Yields:
+        The run, whose pseudo-labels can be read within the block.
+
+    Raises:
+        FileError: A file is absent, damaged or incomplete, or does not fit the table.
+    """  # noqa: DOC502  raised by the functions below
+    logits_file, labels_file = folder / "logits.h5", folder / "labels.h5"
+    shape, logits = (len(table.rows("train")), len(table.classes)), {}
+    with hdf5.read(logits_file) as file:
+        epoch = int(file.attrs["epoch"])
+        for split in ("val", "train"):
+            logits[split] = file[split][()]
+            rows = len(table.rows(split))
+            raise_if_other_shape(logits_file, split, logits[split].shape, (rows, len(table.classes)))
+    with hdf5.read(labels_file) as file:
+        belief, pseudo_labels, reason = file["belief"][()], file["pseudo_label"], None
+        raise_if_other_shape(labels_file, "belief", belief.shape, shape)
+        if len(pseudo_labels):
+            raise_if_other_shape(labels_file, "pseudo_label", pseudo_labels.shape[1:], shape)
+        else:
+            default = file.attrs.get("reason", "the run stored no pseudo-labels")
+            reason = str(pseudo_labels.attrs.get("reason", default))
+        labels, weight = str(file.attrs.get("labels", "single")), file["weight"][()]
+        yield Run(epoch, labels, logits, belief, weight, pseudo_labels, file["round_epoch"][()].tolist(), reason)
+
+
+def read_observed(path: Path) -> dict[str, np.ndarray]:
+    """Return the label sets of a dataset.
+
+    Args:
+        path: The file that ``simulate`` wrote.
+
+    Returns:
+        (N, C) int8 by name: ``single``, ``all`` and ``negatives``.
+
+    Raises:
+        FileError: The file is absent, damaged or incomplete.
+    """  # noqa: DOC502  raised by `hdf5.read`
+    with hdf5.read(path) as file:
+        return {name: file[name][()] for name in ("single", "all", "negatives")}
+
+
+def known_truth(table: Table, split: str) -> tuple[np.ndarray | None, np.ndarray]:
+    """Return the truth of a split and the cells that count.
+
+    Args:
+        table: The table.
+        split: "train", "val" or "test".
+
+    Returns:
+        (R, C) labels, None where nobody knows them, and (R, C) bool.
+    """
+    rows = table.rows(split)
+    if table.exhaustive:
+        return table.truth[rows], table.scored[rows]
+    return None, np.ones((len(rows), len(table.classes)), dtype=bool)
+
+
+def explain_unknown_truth(table: Table, dataset: str) -> str | None:
+    """Return why nothing can be measured against the truth.
+
+    Args:
+        table: The table.
+        dataset: Its name.
+
+    Returns:
+        The reason; None where the truth is known.
+    """
+    return None if table.exhaustive else f"the labels of {dataset} are not exhaustive: what is hidden is not known"
+
+
+def raise_if_other_shape(path: Path, name: str, actual: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    """Raise where an array of a run does not fit the table.
+
+    Args:
+        path: The file.
+        name: Name of the array in it.
+        actual: Its shape.
+        expected: That of the table.
+
+    Raises:
+        FileError: The shapes differ.
+    """
+    if actual != expected:
+        raise FileError(f"{path}: `{name}` is {actual}, the table asks for {expected}; run that stage again")

@@ -1,0 +1,82 @@
+"""Optimiser, schedule of its learning rates, and the moving average of the weights."""
+
+import copy
+
+import torch
+
+from pipeline.methods.shared.base import Method
+from pipeline.networks.network import Network
+from pipeline.training.settings import Training
+
+
+class MovingAverage:
+    """Exponential moving average of a network's whole state, as in LAC's code; counters are copied.
+
+    Args:
+        network: The network to follow.
+        decay: Final decay d; the decay of step t is min(d, (1 + t) / (10 + t)).
+    """
+
+    def __init__(self, network: Network, decay: float) -> None:
+        self.network = copy.deepcopy(network).eval()
+        self.decay, self.steps = decay, 0
+
+    @torch.no_grad()
+    def update(self, network: Network) -> None:
+        """Take one step towards the network's weights."""
+        self.steps += 1
+        decay = min(self.decay, (1 + self.steps) / (10 + self.steps))
+        for mean, value in zip(self.network.parameters(), network.parameters(), strict=True):
+            mean.lerp_(value, 1 - decay)
+        for mean, value in zip(self.network.buffers(), network.buffers(), strict=True):
+            if value.is_floating_point():  # running statistics belong to the weights that they were taken under
+                mean.lerp_(value, 1 - decay)
+            else:
+                mean.copy_(value)
+
+
+def make_optimizer(network: Network, method: Method, settings: Training, learning_rate: float) -> torch.optim.Optimizer:
+    """Return the optimiser over backbone, head and the method's own parameters.
+
+    Args:
+        network: The network; frozen parameters are left out.
+        method: The method.
+        settings: The stage's settings.
+        learning_rate: Learning rate of the backbone; the head's is ``head_factor`` times that.
+
+    Returns:
+        The optimiser, one group of parameters each for those of the three that have any.
+    """
+    backbone = list(network.backbone.parameters()) if network.backbone else []
+    groups = [
+        {"params": [parameter for parameter in backbone if parameter.requires_grad], "lr": learning_rate},
+        {"params": list(network.head.parameters()), "lr": learning_rate * settings.head_factor},
+        *method.parameter_groups(learning_rate),
+    ]
+    groups = [group for group in groups if group["params"]]
+    decay = settings.weight_decay
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(groups, learning_rate, momentum=settings.momentum, weight_decay=decay)
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "adamax": torch.optim.Adamax}[settings.optimizer]
+    return kind(groups, learning_rate, weight_decay=decay)
+
+
+def make_scheduler(
+    optimizer: torch.optim.Optimizer, settings: Training, steps: int
+) -> torch.optim.lr_scheduler.OneCycleLR | None:
+    """Return the schedule of the learning rates; None where they are constant.
+
+    Args:
+        optimizer: The optimiser; each group's learning rate is its peak.
+        settings: The stage's settings.
+        steps: Steps of the whole run.
+
+    Returns:
+        The scheduler, to be stepped after each step of the optimiser.
+    """
+    if settings.schedule != "onecycle":
+        return None
+    peaks = [group["lr"] for group in optimizer.param_groups]
+    # a rising part of exactly one step has length 0 in torch, which divides by it
+    warmup = 0.0 if settings.warmup * steps == 1 else settings.warmup
+    return torch.optim.lr_scheduler.OneCycleLR(optimizer, peaks, total_steps=steps, pct_start=warmup)

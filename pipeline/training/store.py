@@ -1,0 +1,178 @@
+"""The folder of a training run: weights, logits, labels, tables, metrics, provenance and summary."""
+
+import json
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pipeline.audits.metrics import mean_average_precision
+from pipeline.core import files, hdf5
+from pipeline.core.device import choose_device
+from pipeline.core.summary import write_summary
+from pipeline.labels.table import Table
+from pipeline.methods.shared.base import Method
+from pipeline.networks.network import Network
+from pipeline.training.loop import History
+from pipeline.training.run import Run
+from pipeline.training.score import score_splits
+
+SUMMARY = Path(__file__).parent / "templates" / "run.md.j2"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A network and its method, trained at one learning rate."""
+
+    network: Network
+    method: Method
+    history: History
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run stores."""
+
+    trained: Trained
+    """Network and method at the chosen epoch."""
+    learning_rate: float
+    trials: list[dict[str, Any]]
+    """One row a learning rate."""
+    logits: dict[str, np.ndarray]
+    """(N_split, C) logits of train, val and test at the chosen epoch."""
+    observed: np.ndarray
+    """(N, C) int8 training labels as the method was given them."""
+    reads: list[Path]
+    """Files that decide the result."""
+
+
+def store_run(run: Run, result: Result) -> None:
+    """Write all files of a run.
+
+    Args:
+        run: The run.
+        result: Its result.
+    """
+    folder, history, method = run.folder, result.trained.history, result.trained.method
+    splits, per_class = score_splits(run.table, {split: result.logits[split] for split in ("val", "test")})
+    files.write_torch(folder / "weights.pt", result.trained.network.content())
+    files.write_torch(folder / "method.pt", dict(method.state_dict()))
+    _store_logits(run, result)
+    _store_labels(folder / "labels.h5", result)
+    files.write_tsv(folder / "epochs.tsv", _epoch_rows(run.table, history))
+    files.write_tsv(folder / "search.tsv", result.trials)
+    files.write_tsv(folder / "per_class.tsv", per_class)
+    metrics = {
+        "epoch": history.epoch,
+        "epochs": len(history.rows),
+        "learning_rate": result.learning_rate,
+        "weights": history.rows[history.epoch - 1]["weights"],
+        **splits,
+    }
+    files.write_json(folder / "metrics.json", metrics)
+    compared = {f"{split}_map": splits[split]["map"] for split in ("test", "val")}
+    files.write_json(folder.with_name(f"{run.key}.json"), compared)  # what `dvc metrics` and `dvc exp show` tell
+    files.write_json(folder / "provenance.json", _provenance(run, result))
+    context = {
+        "stage": run.stage,
+        "key": run.key,
+        "method": run.method,
+        "dataset": run.dataset,
+        "seed": run.seed,
+        "select": run.settings.select,
+        "classes": len(run.table.classes),
+        "counts": {split: len(logits) for split, logits in result.logits.items()},
+        "given": [split for split, labels in splits["labels"].items() if labels == "given"],
+        "metrics": metrics,
+        "trials": result.trials,
+    }
+    write_summary(folder / "summary.md", SUMMARY, context)
+
+
+def _store_logits(run: Run, result: Result) -> None:
+    history = result.trained.history
+    with hdf5.create(run.folder / "logits.h5") as file:
+        for split, values in result.logits.items():
+            hdf5.write_array(file, split, values, axes="image, class", units="logit")
+        for name, kept in (("epochs_val", history.val), ("epochs_train", history.train)):
+            if kept:
+                array = torch.stack(kept).numpy()
+                hdf5.write_array(file, name, array, axes="epoch, image, class", units="logit")
+        file.attrs["epoch"] = history.epoch
+        file.attrs["weights"] = history.rows[history.epoch - 1]["weights"]  # of train, val, test; epochs_* are raw
+        file.attrs["classes"] = json.dumps(run.table.classes, ensure_ascii=False)
+        file.attrs["run"] = f"{run.stage}/{run.key}"
+
+
+def _store_labels(path: Path, result: Result) -> None:
+    """Write what the method believes of every training cell, and the pseudo-labels of each epoch (`History.pseudo`)."""
+    method = result.trained.method
+    device = next(method.buffers()).device
+    logits, observed = (torch.from_numpy(array).to(device) for array in (result.logits["train"], result.observed))
+    index = torch.arange(len(observed), device=device)
+    with torch.no_grad():
+        cells = method.cells(logits, observed, index)
+        chosen = method.pseudo_labels(logits, observed, index)
+    with hdf5.create(path) as file:
+        file.attrs["labels"] = method.labels
+        for name, cell in (("belief", cells.belief), ("weight", cells.weight)):
+            array = cell.float().expand(logits.shape).cpu().numpy()
+            hdf5.write_array(file, name, array, axes="image, class", units="of an unknown cell", compress=True)
+        if chosen is None:
+            file.attrs["reason"] = "the method labels no unknown cell"
+            rounds, epochs = np.zeros((0, *observed.shape), np.int8), np.zeros(0, np.int64)
+        else:
+            rounds, epochs = _rounds(result.trained.history, chosen)
+        units = "1 present, -1 absent, 0 none"
+        hdf5.write_array(file, "pseudo_label", rounds, axes="round, image, class", units=units, compress=True)
+        hdf5.write_array(file, "round_epoch", epochs, axes="round", units="epoch")
+
+
+def _rounds(history: History, chosen: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Return the pseudo-labels of each kept epoch, and their epochs.
+
+    Args:
+        history: The run's history.
+        chosen: (N, C) pseudo-labels by the chosen weights.
+
+    Returns:
+        (rounds, N, C) int8 and (rounds,) int64; the chosen epoch alone where no other was kept.
+    """
+    if not history.pseudo:
+        return chosen.cpu().numpy()[None], np.array([history.epoch], np.int64)
+    rounds = torch.stack(history.pseudo).numpy()
+    rounds[history.epoch - 1] = chosen.cpu().numpy()  # of the chosen weights, where those are the averaged ones
+    return rounds, np.arange(1, len(rounds) + 1, dtype=np.int64)
+
+
+def _epoch_rows(table: Table, history: History) -> list[dict[str, Any]]:
+    """Return the rows of epochs.tsv: the log, with the mAP of each epoch by the table's labels."""
+    truth, scored = table.reference("val")
+    train_truth, train_scored = table.reference("train")
+    rows = []
+    for position, logged in enumerate(history.rows):
+        row = {key: value for key, value in logged.items() if not key.startswith("score")}
+        precision = mean_average_precision(truth, history.val[position].numpy(), scored)
+        row |= {"val_map": precision["map"], "val_map_absent_zero": precision["map_absent_zero"]}
+        row |= {"val_score": logged["score"], "val_score_average": logged.get("score_average"), "train_map": None}
+        if history.train:
+            kept = history.train[position].numpy()
+            row["train_map"] = mean_average_precision(train_truth, kept, train_scored)["map"]
+        rows.append({**row, "selected": int(logged["epoch"] == history.epoch)})
+    return rows
+
+
+def _provenance(run: Run, result: Result) -> dict[str, Any]:
+    return {
+        "inputs": {path.relative_to(run.root).as_posix(): files.sha256(path) for path in result.reads},
+        "method": run.method_settings,
+        "needs": sorted(result.trained.method.needs),
+        "settings": run.settings.model_dump(mode="json"),
+        "versions": {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__},
+        "device": choose_device().type,
+        "threads": torch.get_num_threads(),
+    }
