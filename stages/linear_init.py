@@ -5,7 +5,6 @@ from pathlib import Path
 import torch
 
 from pipeline.config.runs import read_run
-from pipeline.core.errors import ConfigError
 from pipeline.networks.network import Network
 from pipeline.training.execute import execute
 from pipeline.training.features import read_features
@@ -25,12 +24,9 @@ def linear_init(root: Path, dataset: str, method: str, seed: int, variant: str |
         variant: Key of a variant, or None for the grid's run.
 
     Raises:
-        ConfigError: The head needs maps, which the cache does not hold.
         FileError: The cache is absent, of another number of images, or not finite.
     """  # noqa: DOC502  FileError comes from `read_features`
     run = read_run(root, "linear_init", dataset, method, seed, variant)
-    if run.settings.head.kind != "linear":
-        raise ConfigError(f"linear_init.head.kind: {run.settings.head.kind!r} needs maps; cached features have none")
     cache = root / "data" / "features" / dataset / "features.h5"
     features, mirrored = read_features(cache, len(run.table.paths))
     architecture = {

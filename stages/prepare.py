@@ -7,12 +7,13 @@ is written before everything was read and is valid.
 
 from pathlib import Path
 
+from pipeline.config import rules
 from pipeline.config.params import read_params
 from pipeline.core import files, resume
 from pipeline.core.summary import write_summary
 from pipeline.data import bad_images, packing, statistics
 from pipeline.data.raw import Cut
-from pipeline.labels.table import raise_if_split_empty, write_table
+from pipeline.labels.table import write_table
 from pipeline.sources.base import load
 from stages import entry
 
@@ -27,7 +28,7 @@ def prepare(root: Path, dataset: str) -> None:
     source, settings = load(read_params(root / "params.yaml").settings("prepare", dataset), f"prepare.{dataset}")
     raw = source.fingerprint(settings, root)  # before the lists are read: a change meanwhile shows in the next check
     data = bad_images.read_dataset(source, settings, root, dataset)
-    raise_if_split_empty(data.table, f"prepare.{dataset}")
+    rules.raise_if_any(rules.empty_splits(dataset, data.table))
 
     key = {**settings.model_dump(exclude={"bad_images"}), "paths": data.table.paths}
     fingerprint = resume.fingerprint([key, packing.stamp(data, raw)], [])
@@ -44,7 +45,7 @@ def prepare(root: Path, dataset: str) -> None:
                 workers=packing.count_workers(),
             )
         data = data.take(packed.rows)
-        raise_if_split_empty(data.table, f"prepare.{dataset}")
+        rules.raise_if_any(rules.empty_splits(dataset, data.table))
 
         folder = root / "data" / "prepare" / dataset
         files.link_or_copy(packed.file, folder / "images.h5")

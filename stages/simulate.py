@@ -12,6 +12,7 @@ of val and test too.
 
 from pathlib import Path
 
+from pipeline.config import rules
 from pipeline.config.params import read_params
 from pipeline.core import files, hdf5
 from pipeline.core.summary import write_summary
@@ -33,7 +34,9 @@ def simulate(root: Path, dataset: str) -> None:
     settings = read_params(root / "params.yaml").settings("simulate", dataset)
     file = root / "data" / "prepare" / dataset / "table.h5"
     table, objects = read_table(file), read_objects(file)
-    draw = draws.observe(root, dataset, table, objects, settings)
+    rules.raise_if_any(rules.label_protocol(dataset, settings, table))
+    rules.raise_if_any(rules.empty_rows(dataset, settings, table))
+    draw = draws.observe(root, table, objects, settings)
     label_sets = oracles.label_sets(table, draw.observed)
     report = describe_settings(root, settings) | statistics.summarize_draw(table, draw, objects, settings)
 

@@ -1,23 +1,27 @@
-"""The table of methods, from each module's docstring and class literals: what the method is about and what it needs.
+"""``spml methods``: the table of methods, from each module's docstring and class: its idea and what it needs.
 
 A docstring's first line is ``NAME: idea.`` with an idea of at most six words; its paragraph ``Source:`` holds the year
 and ends with the line ``Authors' code:``.
 """
 
+import argparse
 import os
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from pipeline.cli.verbs import Verbs, align
+from pipeline.core import files, text
 from pipeline.core.errors import ConfigError
-from pipeline.methods.shared import base
-from pipeline.methods.shared.base import Method
 from pipeline.networks.settings import HEAD_GIVES
 
+if TYPE_CHECKING:
+    from pipeline.methods.shared.base import Method  # loads torch, which the other verbs do without
+
 COLUMNS = ("name", "year", "idea", "needs", "knows the label density", "file")
-MARKS = ("<!-- methods -->", "<!-- /methods -->")
-"""Lines of a page that the table stands between."""
 WORDS = 6
 """Words of an idea, at most."""
 
@@ -36,9 +40,52 @@ _NEEDS: dict[str, str | None] = {
     "expected_positives": "",  # has a column of its own
 }
 _NOTHING = "one label"
+START, END = "<!-- methods -->", "<!-- /methods -->"
+"""Lines of a Markdown file between which the table stands."""
 _CODE = "Authors' code:"
 
 
+def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
+    """Return the verb's parser, which joins the others."""
+    parser = verbs.add_parser(
+        "methods",
+        help="list the methods: year, idea, needs",
+        description="List the methods by year, oracles last: idea, what each needs beyond one label per image, and "
+        "whether it is told how many labels an image has on average.",
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--plain", action="store_true", help="aligned columns for a terminal instead of Markdown")
+    form.add_argument(
+        "--write", metavar="FILE", type=Path, help=f"put the table between the lines {START} and {END} of FILE"
+    )
+    return parser
+
+
+def run(options: argparse.Namespace) -> Iterator[str]:
+    """List the methods, or write their table into a file.
+
+    Args:
+        options: What the parser read.
+
+    Yields:
+        The lines of the table, or what was written.
+
+    Raises:
+        ConfigError: The file has no place for the table, or a method's docstring has another form.
+    """
+    rows = read_entries()
+    if options.write is None:
+        yield from format_plain(rows) if options.plain else format_markdown(rows)
+        return
+    table = format_markdown(rows, options.write.parent)
+    try:
+        files.write_text(options.write, replace_table(text.read_text(options.write), table))
+    except ConfigError as error:
+        raise ConfigError(f"{options.write}: {error}") from error
+    yield f"{options.write}: {len(rows)} methods"
+
+
+# ---------------------------------------------------------------------------------------------- rows
 @dataclass(frozen=True)
 class Entry:
     """One row of the table."""
@@ -56,7 +103,7 @@ class Entry:
     """Path of the module from the project root."""
 
 
-def entry(name: str, text: str | None, method: type[Method]) -> Entry:
+def read_entry(name: str, text: str | None, method: "type[Method]") -> Entry:
     """Read one row from a module's docstring and its class.
 
     Args:
@@ -87,7 +134,7 @@ def entry(name: str, text: str | None, method: type[Method]) -> Entry:
     return Entry(name, int(years[-1]), idea, _needs(method), "expected_positives" in method.needs, file)
 
 
-def _needs(method: type[Method]) -> str:
+def _needs(method: "type[Method]") -> str:
     """Return in plain words what a method takes beyond one label per image."""
     words = [_LABELS[method.labels], _VIEWS[len(method.views)]]
     for need in sorted(method.needs, key=list(_NEEDS).index):
@@ -97,7 +144,7 @@ def _needs(method: type[Method]) -> str:
     return ", ".join(filter(None, words)) or _NOTHING
 
 
-def entries() -> list[Entry]:
+def read_entries() -> list[Entry]:
     """Read the rows of all methods.
 
     Returns:
@@ -106,23 +153,23 @@ def entries() -> list[Entry]:
     Raises:
         ConfigError: A docstring has another form.
     """
+    from pipeline.methods.shared import base
+
     rows = []
     for name in base.names():
         method = base.load(name)
-        row = entry(name, sys.modules[method.__module__].__doc__, method)
+        row = read_entry(name, sys.modules[method.__module__].__doc__, method)
         rows.append((method.labels != "single", row.year, name, row))
     return [row for *_, row in sorted(rows, key=lambda item: item[:3])]
 
 
-def markdown(rows: list[Entry], folder: Path = Path()) -> list[str]:
-    """Return the table in Markdown.
+# ---------------------------------------------------------------------------------------------- forms
+def format_markdown(rows: list[Entry], folder: Path = Path()) -> list[str]:
+    """Return the lines of the table in Markdown.
 
     Args:
-        rows: The rows.
-        folder: Folder of the page, from the project root; links to the methods' files start there.
-
-    Returns:
-        Its lines.
+        rows: The methods.
+        folder: Folder of the file that will hold it, from which its links count.
     """
     lines = [f"| {' | '.join(COLUMNS)} |", f"| {' | '.join('---' for _ in COLUMNS)} |"]
     for row in rows:
@@ -132,33 +179,32 @@ def markdown(rows: list[Entry], folder: Path = Path()) -> list[str]:
     return lines
 
 
-def plain(rows: list[Entry]) -> list[str]:
-    """Return the table for a terminal, in aligned columns."""
-    cells = [COLUMNS, *([_yes(cell) if isinstance(cell, bool) else str(cell) for cell in astuple(row)] for row in rows)]
-    widths = [max(len(row[place]) for row in cells) for place in range(len(COLUMNS))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+def format_plain(rows: list[Entry]) -> list[str]:
+    """Return the lines of the table in aligned columns, for a terminal."""
+    return align(
+        [COLUMNS, *([_yes(cell) if isinstance(cell, bool) else cell for cell in astuple(row)] for row in rows)]
+    )
 
 
 def _yes(value: bool) -> str:
     return "yes" if value else "no"
 
 
-def replaced(text: str, table: list[str]) -> str:
-    """Put the table between the marks of a text.
+def replace_table(page: str, table: list[str]) -> str:
+    """Put the table between the two marker lines of a page.
 
     Args:
-        text: A Markdown text with the lines ``<!-- methods -->`` and ``<!-- /methods -->``.
-        table: The lines of ``markdown``.
+        page: A Markdown text with the lines `START` and `END`.
+        table: Lines of the table.
 
     Returns:
-        The text with the table in place of what stood between them.
+        The page with the table in place of what stood between them.
 
     Raises:
-        ConfigError: The text has no such lines.
+        ConfigError: The page lacks one of the lines, has one twice, or has them in another order.
     """
-    start, end = MARKS
-    before, found, rest = text.partition(f"{start}\n")
-    _, closed, after = rest.partition(end)
-    if not (found and closed):
-        raise ConfigError(f"no lines {start} and {end} to put the table of methods between")
-    return "\n".join([before + start, *table, end + after])
+    lines = page.split("\n")
+    at = [number for number, line in enumerate(lines) if line in (START, END)]
+    if [lines[number] for number in at] != [START, END]:
+        raise ConfigError(f"no place for the table of methods: expected are one line {START} and, below it, one {END}")
+    return "\n".join([*lines[: at[0] + 1], *table, *lines[at[1] :]])

@@ -6,10 +6,13 @@ Nothing is written, with exit status 1, when one of these files holds an edit th
 and is not what this command wrote last.
 """
 
+import argparse
+from collections.abc import Iterator
 from pathlib import Path
 
 from ruamel.yaml import YAML, YAMLError
 
+from pipeline.cli.verbs import Verbs
 from pipeline.config import profiles
 from pipeline.config.params import PARAMS
 from pipeline.core.errors import ConfigError
@@ -97,3 +100,25 @@ def _require_root(root: Path, name: str, text: str) -> None:
                 f"prepare.{dataset}.root: {block['root']} is not a folder; name that of the raw data with --root "
                 f"(make repro PROFILE={name} ROOT=<folder>)"
             )
+
+
+def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
+    """Return the verb's parser, which joins the others."""
+    parser = verbs.add_parser("profile", help="write params.yaml from a profile")
+    parser.add_argument("name", help="a file of profiles/, without .yaml")
+    parser.add_argument("--root", metavar="FOLDER", help="folder of the raw data: replaces prepare.<dataset>.root")
+    parser.add_argument("--force", action="store_true", help="overwrite edits, after a copy to params.yaml.bak")
+    return parser
+
+
+def run(options: argparse.Namespace) -> Iterator[str]:
+    """Write params.yaml.
+
+    Args:
+        options: What the parser read.
+
+    Yields:
+        What was written.
+    """
+    apply(Path(), options.name, options.root, force=options.force)
+    yield f"params.yaml: profile {options.name}" + (f", raw data in {options.root}" if options.root else "")

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+from pipeline.config import rules
 from pipeline.config.params import read_params
+from pipeline.config.plan import plan_run
 from pipeline.labels.table import read_table
 from pipeline.training.run import Run
 
@@ -22,13 +24,13 @@ def read_run(root: Path, stage: str, dataset: str, method: str, seed: int, varia
         The run.
 
     Raises:
-        ConfigError: The run's settings are not valid; the key is named.
+        ConfigError: The run's settings are not valid, or break a rule; the key is named.
     """
     params = read_params(root / "params.yaml", method)
-    settings, method_settings = params.run(stage, dataset, method, variant)
-    start = params.grid.lac_start if stage == "lac" else method
-    if variant and stage == "finetune":
-        start = params.variants.finetune[variant].start
+    plan = plan_run(params, stage, dataset, method, variant)
+    rules.raise_if_any(rules.training_run(plan))
+    table = read_table(root / "data" / "prepare" / dataset / "table.h5")
+    rules.raise_if_any(rules.training_data(plan, table))
     return Run(
         root,
         stage,
@@ -36,9 +38,9 @@ def read_run(root: Path, stage: str, dataset: str, method: str, seed: int, varia
         method,
         seed,
         key=variant or f"{dataset}-{method}-{seed}",
-        settings=settings,
-        method_settings=method_settings,
+        settings=plan.settings,
+        method_settings=params.run(stage, dataset, method, variant)[1],
         expected_positives=params.density(dataset),
-        start=start,
-        table=read_table(root / "data" / "prepare" / dataset / "table.h5"),
+        start=plan.start,
+        table=table,
     )

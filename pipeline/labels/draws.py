@@ -16,8 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.core import seeds
-from pipeline.core.errors import ConfigError, SourceError
-from pipeline.core.faults import SHOWN
+from pipeline.core.errors import SourceError
 from pipeline.labels import recipe
 from pipeline.labels.chances import SNAP, chances, share_chances
 from pipeline.labels.settings import KeptByTable, KeptCount, KeptShare, Simulate
@@ -43,13 +42,12 @@ class Draw:
     uniform: np.ndarray
 
 
-def observe(root: Path, dataset: str, table: Table, objects: Objects | None, settings: Simulate) -> Draw:
+def observe(root: Path, table: Table, objects: Objects | None, settings: Simulate) -> Draw:
     """Return the labels that stay known: drawn, or as the data give them.
 
     Args:
         root: Project root, from which the name of a table of weights counts.
-        dataset: Name of the dataset, for messages.
-        table: Its table.
+        table: The table of a dataset.
         objects: Where its objects lie.
         settings: The settings.
 
@@ -57,11 +55,9 @@ def observe(root: Path, dataset: str, table: Table, objects: Objects | None, set
         The labels.
 
     Raises:
-        ConfigError: The protocol or the bias does not suit the data.
-        SourceError: Training or validation images have no positive and the settings refuse that, the table of weights
-            is faulty, or no positive of the training split stays known.
+        ConfigError: The bias does not suit the data.
+        SourceError: The table of weights is faulty, or no positive of the training split stays known.
     """
-    raise_if_unsuitable(dataset, table, settings)
     if settings.protocol == "given":
         result = given(table)
     else:
@@ -69,28 +65,6 @@ def observe(root: Path, dataset: str, table: Table, objects: Objects | None, set
     if not (result.observed[table.rows("train")] == 1).any():
         raise SourceError("simulate: no positive is known in the training split: nothing could be learned")
     return result
-
-
-def raise_if_unsuitable(dataset: str, table: Table, settings: Simulate) -> None:
-    """Raise where the settings do not suit the labels of a dataset.
-
-    Args:
-        dataset: Name of the dataset.
-        table: Its table.
-        settings: The settings.
-
-    Raises:
-        ConfigError: Exhaustive labels are not drawn, or others are.
-        SourceError: Training or validation images have no positive, and the settings refuse that.
-    """
-    if (settings.protocol == "given") == table.exhaustive:
-        are, use = ("are", "literature or seeded") if table.exhaustive else ("are not", "given")
-        labels = f"the labels of {dataset} {are} exhaustive"
-        raise ConfigError(f"simulate.protocol: {settings.protocol}, but {labels}; set it to {use}")
-    empty = np.flatnonzero((table.official == 0) & ~table.truth.any(axis=1))
-    if len(empty) and settings.empty_rows == "error":
-        names = ", ".join(table.paths[row] for row in empty[:SHOWN])
-        raise SourceError(f"simulate.empty_rows: {len(empty)} training and val images have no positive label: {names}")
 
 
 def given(table: Table) -> Draw:

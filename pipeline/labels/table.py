@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.core import hdf5
-from pipeline.core.errors import FileError, SourceError
+from pipeline.core.errors import FileError
 from pipeline.core.text import CONTROL, relative_path
 
 ROW_FIELDS = ("truth", "scored", "split", "official")
@@ -235,22 +235,6 @@ class Dataset:
         """
         objects = None if self.objects is None else self.objects.take(rows)
         return replace(self, table=self.table.take(rows), objects=objects, image=lambda row: self.image(int(rows[row])))
-
-
-def raise_if_split_empty(table: Table, key: str) -> None:
-    """Raise where a split has no image: there is nothing to train on, choose by or test on.
-
-    Args:
-        table: The table.
-        key: Dotted path of the dataset's settings, for the message.
-
-    Raises:
-        SourceError: A split has none.
-    """
-    counts = {split: len(table.rows(split)) for split in SPLITS}
-    if empty := [split for split, count in counts.items() if not count]:
-        listed = ", ".join(f"{count} {split}" for split, count in counts.items())
-        raise SourceError(f"{key}: no image in {' and '.join(empty)} ({listed})")
 
 
 def write_table(path: Path | str, table: Table, objects: Objects | None = None) -> None:

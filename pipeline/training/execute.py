@@ -22,8 +22,6 @@ from pipeline.training.loop import Data, History, Plan, Trainer
 from pipeline.training.run import SPLITS, Run, Start
 from pipeline.training.store import Result, Trained, store_run
 
-MOST_LOGITS = 1 << 28  # values of epoch logits a run may keep; a gigabyte of float32
-
 
 def execute(run: Run, start: Start) -> None:
     """Train a run, score it, and store its folder.
@@ -38,7 +36,6 @@ def execute(run: Run, start: Start) -> None:
     """  # noqa: DOC502  FileError comes from `read_observed`
     observed = read_observed(run)
     train_labels = observed[base.load(run.method).labels][run.table.rows("train")]
-    _refuse_too_many_logits(run)
     score = make_scorer(run, observed["single"])
     network = _make_network(run, start)
     problem = describe(run.table.classes, train_labels, run.expected_positives, network.architecture["width"])
@@ -171,10 +168,6 @@ def make_scorer(run: Run, single: np.ndarray) -> Callable[[np.ndarray], float]:
     Raises:
         ConfigError: No class has a positive in the validation split, so no epoch can be chosen by it.
     """
-    if run.settings.select == "clean" and not run.table.measurable("val"):
-        raise ConfigError(
-            f"{run.stage}.select: clean, but the labels of {run.dataset} are not exhaustive; set it to observed or last"
-        )
     truth, scored = run.table.reference("val")
     if run.settings.select == "observed":
         truth, scored = (single[run.table.rows("val")] == 1).astype(np.int8), None
@@ -202,13 +195,3 @@ def _fingerprint(run: Run, start: Start, problem: Problem) -> str:
     reads = [*start.reads, run.root / "data" / "prepare" / run.dataset / "table.h5"]
     reads += [start.inherited] if start.inherited else []
     return resume.fingerprint(settings, [*reads, *source_files(run.stage, run.method)])
-
-
-def _refuse_too_many_logits(run: Run) -> None:
-    epochs, rows, classes = run.settings.epochs, len(run.table.rows("train")), len(run.table.classes)
-    values = epochs * rows * classes
-    if run.settings.keep_epoch_logits and values > MOST_LOGITS:
-        raise ConfigError(
-            f"{run.stage}.keep_epoch_logits: {epochs} epochs of {rows} x {classes} logits are {values * 4 / 1e9:.1f} "
-            f"GB a run; set it to false for {run.dataset}"
-        )

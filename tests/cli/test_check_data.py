@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from ruamel.yaml import YAML
 
-from pipeline.cli import check_data, main
+from pipeline.cli import check_data, inspect_data, main
 from pipeline.core.errors import ConfigError
 from pipeline.core.files import write_json
 
@@ -117,7 +117,7 @@ def project(tmp_path: Path, params: dict, monkeypatch: pytest.MonkeyPatch):
 
 
 def checked() -> dict:
-    return check_data.check(Path("."), "pets", progress=False)
+    return inspect_data.inspect(Path("."), "pets", progress=False)
 
 
 # ---------------------------------------------------------------------------------------------- faults
@@ -129,7 +129,7 @@ def test_a_clean_tree_is_clean(project, source, bad_images):
     report = checked()
     assert report["faults"] == [] and (report["images"], report["classes"]) == (7, 2)
     assert report["equal_pictures"] == [] and report["in_no_row"] == [] and report["notes"] == {}
-    assert check_data.clean(report, strict=False)
+    assert check_data.is_clean(report, strict=False)
     assert {path: path.stat().st_mtime_ns for path in Path(".").rglob("*")} == before  # nothing is written
 
 
@@ -145,7 +145,7 @@ def test_every_unusable_picture_is_named_with_its_reason(project, source, bad_im
     for name, reason in (("a0", "truncated"), ("a2", "cannot be read (No such file"), ("b1", "a web page")):
         (line,) = [line for line in report["faults"] if f"{name}.jpg" in line]
         assert reason in line
-    assert not check_data.clean(report, strict=False)
+    assert not check_data.is_clean(report, strict=False)
 
 
 LISTS = {  # a fault of the lists: file, what becomes of it, words of the message
@@ -167,7 +167,7 @@ def test_faults_of_lists_and_of_pictures_are_told_in_one_run(project, source):
     report = checked()
     assert report["images"] == 0 and report["statistics"] == []
     left = "  counts and equal pictures were not checked, since the lists cannot be read"
-    assert list(check_data.told(report, strict=False))[-4:-1] == ["Not checked", left, ""]
+    assert list(check_data.format_report(report, strict=False))[-4:-1] == ["Not checked", left, ""]
     told = [words, "a0.jpg: empty file", "b1.jpg: ", "a2"]
     assert len(report["faults"]) == len(told)
     for part in told:
@@ -189,7 +189,7 @@ def test_faults_are_told_one_by_one_however_many(project):
         file.write_bytes(b"no picture")
     report = checked()
     assert len(report["faults"]) == 37 and report["notes"] == {}
-    lines = list(check_data.told(report, strict=False))
+    lines = list(check_data.format_report(report, strict=False))
     assert lines[0] == "pets: source csv, 37 images, 2 classes; settings: params.yaml"
     assert "  counts and equal pictures were not checked, since no picture can be used" in lines
 
@@ -242,10 +242,10 @@ def test_equal_pictures_are_found_by_their_pixels(project):
         "1 group of equal pictures across splits: what is tested was seen before",
         "1 group of equal pictures with different labels",
     ]
-    lines = list(check_data.told(report, strict=True))
+    lines = list(check_data.format_report(report, strict=True))
     assert "  a0.jpg (train: cat) = b0.jpg (test: cat): the same file, across splits" in lines
     assert "  a1.jpg (train: cat, dog) = a2.jpg (train: dog): other bytes, labels differ in cat" in lines
-    assert check_data.clean(report, strict=False) and not check_data.clean(report, strict=True)
+    assert check_data.is_clean(report, strict=False) and not check_data.is_clean(report, strict=True)
 
 
 def test_pictures_of_the_same_bytes_in_another_shape_are_not_equal(project):
@@ -272,7 +272,7 @@ def test_many_pictures_in_small_batches_keep_their_order(project, monkeypatch):
     files["b2"].write_bytes(files["a0"].read_bytes())
     files["a2"].write_bytes(b"")
     once = checked()
-    monkeypatch.setattr(check_data, "AHEAD", 3)
+    monkeypatch.setattr(inspect_data, "AHEAD", 3)
     assert checked() == once and [image["path"] for image in once["equal_pictures"][0]["images"]] == [
         "a0.jpg",
         "b2.jpg",
@@ -298,7 +298,7 @@ def test_odd_pictures_and_those_that_no_row_has_are_told(project):
         "1 picture with a side below 16 pixels, as placeholders have: a0.jpg",
         "1 picture of one side more than 8 times the other, packed as a square all the same: a1.jpg",
     ]
-    lines = list(check_data.told(report, strict=False))
+    lines = list(check_data.format_report(report, strict=False))
     assert "  in no row of the table: 1, such as more/spare.png" in lines
     assert "  greyscale: 1, such as a3.jpg" in lines and lines[-1] == "pets: 0 faults, 3 warnings: clean"
 
@@ -311,16 +311,16 @@ def test_counts_and_papers_are_those_of_what_can_be_used(project):
     assert (found["classes"], found["train images"], found["val images"], found["test images"]) == ("2", "3", "1", "2")
     assert [verdict["answer"] for verdict in report["papers"]] == ["no"]
     assert report["protocol"][0] == "pictures: 8 x 8 pixels; the papers: 448 x 448"
-    lines = list(check_data.told(report, strict=False))
+    lines = list(check_data.format_report(report, strict=False))
     assert "  test images                     5823          2  differs" in lines
     assert lines[-1] == "pets: 1 fault, 0 warnings: not clean"
 
 
 def test_of_drawn_scenes_nothing_is_published(project):
     project("csv")
-    report = check_data.check(Path("."), "digits", progress=False)
+    report = inspect_data.inspect(Path("."), "digits", progress=False)
     assert report["faults"] == [] and report["images"] == 70 and report["protocol"] == report["papers"] == []
-    assert "  nothing is published on this dataset to compare with" in check_data.told(report, strict=False)
+    assert "  nothing is published on this dataset to compare with" in check_data.format_report(report, strict=False)
 
 
 def test_labels_that_are_not_exhaustive_are_told_as_prepare_tells_them(project):
@@ -351,7 +351,7 @@ def test_a_profile_need_not_be_applied(project, params, capsys, name):
     once = checked()
     Path("params.yaml").write_text(json.dumps(params))
     before = {path: path.read_bytes() for path in Path(".").rglob("*") if path.is_file()}
-    report = check_data.check(Path("."), name, progress=False)
+    report = inspect_data.inspect(Path("."), name, progress=False)
     assert report == once | {"settings": f"profiles/{name}.yaml"} and report["images"] == 7
     assert main.main(["check-data", name]) == 0
     out = capsys.readouterr().out
@@ -374,10 +374,10 @@ def test_params_come_before_a_profile_and_a_root_before_both(project, params):
     profile("pets", params)
     (fault,) = checked()["faults"]
     assert "no folder" in fault and "elsewhere" in fault
-    report = check_data.check(Path("."), "pets", "raw", progress=False)
+    report = inspect_data.inspect(Path("."), "pets", "raw", progress=False)
     assert report["faults"] == [] and report["settings"] == "params.yaml"
     with pytest.raises(ConfigError, match=r"prepare\.digits: its pictures are drawn and lie in no folder"):
-        check_data.check(Path("."), "digits", "raw", progress=False)
+        inspect_data.inspect(Path("."), "digits", "raw", progress=False)
 
 
 def test_an_edited_profile_that_does_not_count_is_told(project, params):
@@ -386,7 +386,7 @@ def test_an_edited_profile_that_does_not_count_is_told(project, params):
     assert checked()["warnings"] == []
     profile("pets", params, split_seed=7)
     (warning,) = checked()["warnings"]
-    assert warning.startswith("profiles/pets.yaml has other settings than params.yaml, which count: python -m ")
+    assert warning.startswith("profiles/pets.yaml has other settings than params.yaml, which count: spml profile pets")
     profile("pets", params, root="ROOT")  # as in a profile that is applied with a folder
     assert checked()["warnings"] == []
     Path("profiles/pets.yaml").write_bytes(b"\xff")
@@ -402,12 +402,12 @@ def test_a_name_that_nothing_has_is_told_with_those_there_are(project, params):
     with pytest.raises(
         ConfigError, match=r"^no dataset 'pet': params.yaml has digits, pets, and profiles are default, ani"
     ):
-        check_data.check(Path("."), "pet", progress=False)
+        inspect_data.inspect(Path("."), "pet", progress=False)
     content = {"grid": {"datasets": ["cats", "dogs"]}, "prepare": {name: BLOCKS["csv"] for name in ("cats", "dogs")}}
     content["backbone"] = {name: params["backbone"]["digits"] for name in ("cats", "dogs")}
     write(Path("profiles/both.yaml"), json.dumps(content))
     with pytest.raises(ConfigError, match="both.yaml runs cats, dogs: spml profile both --root FOLDER"):
-        check_data.check(Path("."), "both", progress=False)
+        inspect_data.inspect(Path("."), "both", progress=False)
 
 
 # ---------------------------------------------------------------------------------------------- command line
@@ -460,6 +460,6 @@ def test_an_interrupt_is_one_line(project, capsys, monkeypatch):
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(check_data, "check", interrupted)
+    monkeypatch.setattr(check_data, "inspect", interrupted)
     assert main.main(["check-data", "pets"]) == 130
     assert capsys.readouterr().err == "interrupted\n"

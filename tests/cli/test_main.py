@@ -159,25 +159,26 @@ def there(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return project
 
 
-@pytest.mark.parametrize(("revision", "value"), [(["--rev", "first"], 1), (["--rev", "HEAD"], 2), ([], 3)])
+FORMS = {
+    "runs/a/metrics.json": '  "map": {}',
+    "figures/curve.tsv": "0  {}",  # inside an out that is a folder
+    "headline.json": '"headline": {}',  # kept by Git, not in the cache
+    "runs/": "# Value {}",
+}
+
+
 @pytest.mark.parametrize(
-    ("path", "form"),
-    [
-        ("runs/a/metrics.json", '  "map": {}'),
-        ("runs/a/summary.md", "# Value {}"),
-        ("figures/curve.tsv", "0  {}"),  # inside an out that is a folder
-        ("headline.json", '"headline": {}'),  # kept by Git, not in the cache
-        ("runs/a", "# Value {}"),
-        ("runs/", "# Value {}"),
-    ],
+    ("revision", "value", "paths"),
+    [(["--rev", "first"], 1, [*FORMS]), (["--rev", "HEAD"], 2, ["runs/a/metrics.json"]), ([], 3, [*FORMS])],
 )
 def test_each_commit_shows_its_own(
-    there: Path, capsys: pytest.CaptureFixture[str], revision: list[str], value: int, path: str, form: str
+    there: Path, capsys: pytest.CaptureFixture[str], revision: list[str], value: int, paths: list[str]
 ) -> None:
     before = {file: file.read_bytes() for file in there.rglob("*") if file.is_file() and ".git" not in file.parts}
-    text = "\n".join(shown(capsys, path, *revision))
-    assert form.format(value) in text
-    assert not any(form.format(other) in text for other in {1, 2, 3} - {value})
+    for path in paths:
+        text = "\n".join(shown(capsys, path, *revision))
+        assert FORMS[path].format(value) in text
+        assert not any(FORMS[path].format(other) in text for other in {1, 2, 3} - {value})
     after = {file: file.read_bytes() for file in there.rglob("*") if file.is_file() and ".git" not in file.parts}
     assert after == before  # nothing was checked out
 
@@ -192,13 +193,16 @@ def test_a_commit_is_shown_from_a_subfolder(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["runs/a/metrics.json", "--rev", "third"], "--rev third: Git knows no such commit"),
+        (["runs/a/metrics.json", "--rev", "third"], "--rev third: unknown Git revision"),
         (["runs/a/metrics.json", "--rev", "first~1"], "--rev first~1: this commit has no dvc.lock"),
         (
             ["runs/a/metric.json", "--rev", "first"],
             "has no such output; beside it: runs/a/metrics.json, runs/a/summary.md",
         ),
-        (["other/a", "--rev", "first"], "has no such output; it has figures, headline.json, runs/"),
+        (
+            ["other/a", "--rev", "first"],
+            "has no such output; it has dvc.lock, figures/, headline.json, make.py, runs/, value",
+        ),
         (["../x", "--rev", "first"], "outside the project"),
     ],
 )
@@ -252,12 +256,14 @@ def test_methods_are_listed_as_markdown_or_plain(capsys: pytest.CaptureFixture[s
 def test_methods_are_written_into_a_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["methods"]) == 0
     table = capsys.readouterr().out
-    Path("page.md").write_text("before\n<!-- methods -->\n| old |\n<!-- /methods -->\nafter\n")
-    assert main.main(["methods", "--write", "page.md"]) == 0
-    assert Path("page.md").read_text() == f"before\n<!-- methods -->\n{table}<!-- /methods -->\nafter\n"
+    page = "before\n<!-- methods -->\n{}<!-- /methods -->\nafter\n"
+    Path("docs").mkdir()
+    Path("docs/page.md").write_text(page.format("| old |\n"))
+    assert main.main(["methods", "--write", "docs/page.md"]) == 0
+    assert Path("docs/page.md").read_text() == page.format(table.replace("](pipeline/", "](../pipeline/"))
     Path("empty.md").write_text("nothing\n")
     capsys.readouterr()
-    for name, words in (("empty.md", "empty.md: no lines <!-- methods -->"), ("gone.md", "gone.md: ")):
+    for name, words in (("empty.md", "empty.md: no place for the table of methods"), ("gone.md", "gone.md is missing")):
         assert main.main(["methods", "--write", name]) == 1
         assert words in capsys.readouterr().err
 

@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 
 from pipeline.cli import methods
-from pipeline.cli.methods import Entry, entry
+from pipeline.cli.methods import END, START, Entry, read_entry
 from pipeline.core.errors import ConfigError
 from pipeline.methods.shared import base
 
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 YEARS = {
     "an": 2021, "wan": 2021, "epr": 2021, "role": 2021, "ls": 2021, "iun": 2021, "full": 2021,  # Cole
     "em": 2022, "em_apl": 2022, "dw": 2022, "l1r": 2022, "l2r": 2022, "n_ls": 2022, "entmin": 2022,  # Zhou
@@ -41,7 +43,7 @@ Differs: from a version of 2025.
 
 @pytest.fixture(scope="module")
 def rows() -> dict[str, Entry]:
-    return {row.name: row for row in methods.entries()}
+    return {row.name: row for row in methods.read_entries()}
 
 
 def test_every_method_has_a_row_and_a_short_idea(rows: dict[str, Entry], repository: Path) -> None:
@@ -71,15 +73,15 @@ def test_oracles_stand_last_and_the_rest_by_year_then_name(rows: dict[str, Entry
     assert others == sorted(others, key=lambda row: (row.year, row.name))
 
 
-def test_the_page_of_methods_holds_the_table(repository: Path) -> None:
-    text = (repository / "docs/methods.md").read_text(encoding="utf-8")
-    table = methods.markdown(methods.entries(), Path("docs"))
-    assert methods.replaced(text, table) == text, "run `spml methods --write docs/methods.md`"
-    assert "| [an.py](../pipeline/methods/an.py) |" in text
+@pytest.mark.parametrize("page", [page for page in PAGES if START in page.read_text(encoding="utf-8")], ids=str)
+def test_pages_hold_the_table(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    table = methods.format_markdown(methods.read_entries(), page.parent.relative_to(ROOT))
+    assert methods.replace_table(text, table) == text, f"run `spml methods --write {page.relative_to(ROOT)}`"
 
 
 def test_the_year_is_the_last_of_the_source_and_no_address_is_a_year() -> None:
-    assert entry("gr", GOOD, base.load("an")) == Entry(
+    assert read_entry("gr", GOOD, base.load("an")) == Entry(
         "gr", 2024, "predicted soft labels", "one label", False, "pipeline/methods/gr.py"
     )
 
@@ -98,20 +100,20 @@ def test_the_year_is_the_last_of_the_source_and_no_address_is_a_year() -> None:
 )
 def test_a_docstring_of_another_form_is_named(old: str, new: str, words: str) -> None:
     with pytest.raises(ConfigError) as error:
-        entry("gr", GOOD.replace(old, new), base.load("an"))
+        read_entry("gr", GOOD.replace(old, new), base.load("an"))
     assert str(error.value).startswith("pipeline/methods/gr.py: ") and words in str(error.value)
 
 
 def test_a_method_without_a_docstring_is_named() -> None:
     with pytest.raises(ConfigError, match="pipeline/methods/gr.py: line 1"):
-        entry("gr", None, base.load("an"))
+        read_entry("gr", None, base.load("an"))
 
 
 def test_every_need_and_every_label_set_has_words() -> None:
     for need in base.NEEDS:
         for labels in ("single", "all", "negatives"):
             method = type("Made", (base.Method,), {"needs": {need}, "labels": labels, "views": ("weak", "strong")})
-            needs = entry("made", GOOD, method).needs  # type: ignore
+            needs = read_entry("made", GOOD, method).needs  # type: ignore
             assert "two views" in needs and "()" not in needs
             assert (labels == "single") or needs.startswith(
                 {"all": "all labels", "negatives": "true negatives"}[labels]
@@ -119,11 +121,11 @@ def test_every_need_and_every_label_set_has_words() -> None:
 
 
 def test_a_table_replaces_the_earlier_one_and_nothing_else() -> None:
-    rows = [Entry("a", 2021, "an idea", "one label", True, "pipeline/methods/a.py")]
-    table = methods.markdown(rows)
-    text = "# Title\n| other | table |\n\n<!-- methods -->\n| old |\n| older |\n<!-- /methods -->\nafter\n"
+    table = methods.format_markdown([Entry("a", 2021, "an idea", "one label", True, "pipeline/methods/a.py")])
+    page = "# Title\n| other | table |\n\n<!-- methods -->\n| old |\n| older |\n<!-- /methods -->\nafter\n"
     row = "| `a` | 2021 | an idea | one label | yes | [a.py](pipeline/methods/a.py) |"
-    assert methods.replaced(text, table) == text.replace("| old |\n| older |", f"{table[0]}\n{table[1]}\n{row}")
-    for text in ("# Title\n", "<!-- methods -->\n", "<!-- /methods -->\n<!-- methods -->\n"):
-        with pytest.raises(ConfigError, match="no lines <!-- methods -->"):
-            methods.replaced(text, table)
+    new = "\n".join(["| name | year | idea | needs | knows the label density | file |", *["| --- " * 6 + "|", row]])
+    assert methods.replace_table(page, table) == page.replace("| old |\n| older |", new)
+    for lines in ([], [START], [END], [END, START], [START, START, END], [START, END, END]):
+        with pytest.raises(ConfigError, match="one line <!-- methods --> and, below it, one <!-- /methods -->"):
+            methods.replace_table("\n".join(["# Title", *lines]), table)

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.cli import check
-from pipeline.config import profiles
+from pipeline.config import profiles, rules
 from pipeline.config.params import BENCHMARKS, PUBLISHED, TRAINING_STAGES, Params
+from pipeline.config.plan import plan_run
 from pipeline.core.errors import ConfigError
-from pipeline.training.run import BUDGET
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = profiles.names(ROOT)
@@ -62,24 +61,6 @@ def test_a_profile_is_the_default_but_for_what_it_names(name: str) -> None:
     assert composed == expected
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_run_of_a_profile_can_start(name: str) -> None:
-    assert check.run_problems(ROOT, params(name)) == []
-    assert check.settings_problems(ROOT, params(name)) == []
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_source_accepts_its_settings(name: str) -> None:
-    given = params(name)
-    for dataset in given.grid.datasets:
-        block = given.prepare[dataset]
-        if not (ROOT / f"pipeline/sources/{block['source']}.py").is_file():
-            pytest.skip(
-                f"prepare.{dataset} waits for pipeline/sources/{block['source']}.py: its keys cannot be checked"
-            )
-        check.read_facts(ROOT / f"pipeline/sources/{block['source']}.py").settings.model_validate(block)
-
-
 def test_every_method_has_a_file_of_settings_and_no_other_has() -> None:
     files = {path.stem for path in (ROOT / "pipeline/methods").glob("*.py")} - {"__init__"}
     assert set(params("default").methods) == files
@@ -107,7 +88,7 @@ def test_the_methods_with_a_linear_head_there_can_have_one(name: str) -> None:
 
 
 def _problems(given: Params, stage: str, dataset: str, method: str) -> list[str]:
-    return list(check._run_problems(ROOT, given, stage, dataset, method, None))
+    return rules.training_run(plan_run(given, stage, dataset, method, None))
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
@@ -116,7 +97,7 @@ def test_epoch_logits_that_are_kept_fit_the_budget(name: str) -> None:
     for stage in TRAINING_STAGES:
         for dataset, method, variant in runs(stage, name):
             settings, _ = params(name).run(stage, dataset, method, variant)
-            assert not settings.keep_epoch_logits or settings.epochs * images * classes <= BUDGET, (stage, method)
+            assert not settings.keep_epoch_logits or settings.epochs * images * classes <= rules.BUDGET, (stage, method)
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)

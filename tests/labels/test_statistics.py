@@ -26,7 +26,7 @@ def table(truth: np.ndarray, scored: np.ndarray | None = None) -> Table:
 
 def run(prepared: Table, objects: Objects | None = None, **change: Any) -> tuple[Draw, dict[str, Any]]:
     settings = cases.settings(**change)
-    draw = observe(Path(), "toy", prepared, objects, settings)
+    draw = observe(Path(), prepared, objects, settings)
     return draw, summarize_draw(prepared, draw, objects, settings)
 
 
@@ -69,16 +69,12 @@ def test_a_class_that_is_always_observed_has_no_rate():
     assert report["classes"][0]["false_negative_rate"] == 0
 
 
-def test_rows_without_a_positive_are_kept_and_counted_or_refused():
+def test_rows_without_a_positive_are_kept_and_counted():
     truth = ONES.copy()
     truth[[3, 35, 36, 50]] = 0
     draw, report = run(table(truth))
     assert not draw.observed[[3, 35, 36, 50]].any()
     assert [report["rows"][name]["without_positive"] for name in ("train", "val", "test")] == [1, 2, 1]
-    with pytest.raises(SourceError, match=r"simulate\.empty_rows: 3 training and val images .*: 003\.jpg, 035\.jpg, "):
-        run(table(truth), empty_rows="error")
-    truth[:40] = 1
-    run(table(truth), empty_rows="error")  # a test image does not matter
 
 
 def test_rows_that_lose_all_their_labels_are_counted():
@@ -180,7 +176,7 @@ def test_a_table_of_weights_is_named_with_its_hash(tmp_path, monkeypatch, home):
     settings = cases.settings(bias={"kind": "table", "file": file}, positives={"kind": "table"})
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "w.csv").write_text("class,weight\na,1\nb,0\nc,0\nd,1\ne,0\n")
-    draw = observe(tmp_path, "toy", table(ONES), None, settings)
+    draw = observe(tmp_path, table(ONES), None, settings)
     assert (draw.observed == [1, 0, 0, 1, 0]).all()
     report = summarize_draw(table(ONES), draw, None, settings)
     assert [row["expected_of_unbiased"] for row in report["classes"]] == pytest.approx([12.0] * 5)

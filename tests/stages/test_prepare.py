@@ -328,7 +328,7 @@ def test_a_split_that_dropping_empties_leaves_earlier_outputs_and_the_resume_poi
     before = digests(root / "data" / "prepare" / "pets")
     for name in ("img_5", "img_6", "img_7"):
         (root / "raw" / "JPEGImages" / f"{name}.jpg").write_bytes(b"none")
-    with pytest.raises(SourceError, match=r"no image in test \(3 train, 1 val, 0 test\)"):
+    with pytest.raises(ConfigError, match=r"no image in test \(3 train, 1 val, 0 test\)"):
         prepare(root, "pets")
     assert digests(root / "data" / "prepare" / "pets") == before
     assert len(list((root / ".pipeline" / "checkpoints" / "prepare-pets").iterdir())) == 1
@@ -360,7 +360,7 @@ def test_a_dataset_without_a_block_is_an_error(project):
 def test_an_empty_split_is_an_error(project):
     root = project(VOC | {"val_fraction": 0.01})
     small_tree(root / "raw")
-    with pytest.raises(SourceError, match=r"prepare\.pets: no image in val \(4 train, 0 val, 3 test\)"):
+    with pytest.raises(ConfigError, match=r"prepare\.pets: no image in val \(4 train, 0 val, 3 test\)"):
         prepare(root, "pets")
     assert not (root / "data").exists()
 

@@ -123,3 +123,18 @@ def test_settings_that_do_not_fit_leave_nothing(project, settings, words):
     with pytest.raises(ConfigError, match=words):
         simulate(root, "digits")
     assert not (root / "data" / "simulate").exists()
+
+
+def test_rows_without_a_positive_can_be_refused(project):
+    truth = np.ones((N, C), np.int8)
+    official = table(truth).official
+    first, second = np.flatnonzero(official == 0)[:2]
+    truth[np.flatnonzero(official == 1)[0]] = 0
+    run(project(table(truth), empty_rows="error"))  # a test image does not matter
+    truth[[first, second]] = 0
+    root = project(table(truth), empty_rows="error")
+    before = (root / "data" / "simulate" / "digits" / "observed.h5").read_bytes()
+    images = rf"2 training or val images of digits have no positive label: {first}\.jpg, {second}\.jpg"
+    with pytest.raises(ConfigError, match=rf"^simulate\.empty_rows: error, and {images}$"):
+        simulate(root, "digits")
+    assert (root / "data" / "simulate" / "digits" / "observed.h5").read_bytes() == before

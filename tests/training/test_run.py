@@ -11,6 +11,7 @@ import torch
 from ruamel.yaml import YAML
 from sklearn.metrics import average_precision_score
 
+from pipeline.config import rules
 from pipeline.config.runs import read_run
 from pipeline.core import hdf5
 from pipeline.core.errors import ConfigError, FileError, TrainingError
@@ -594,7 +595,7 @@ def test_epochs_are_scored_by_full_or_by_observed_labels_of_val(project: Project
 def test_labels_that_are_not_exhaustive_are_no_clean_ones(project: Project) -> None:
     at = project.table.rows("val")
     assert not project.table.scored[at].all()
-    with pytest.raises(ConfigError, match=r"finetune\.select: clean, but the labels of digits are not exhaustive"):
+    with pytest.raises(ConfigError, match=r"finetune\.default\.select: clean, but .* not exhaustive"):
         scorer(project, "clean", exhaustive=False)
     logits = tiny.numbers(len(at), 3, seed=4)
     truth, every = project.table.truth[at], np.ones_like(project.table.scored[at])
@@ -676,26 +677,31 @@ FAULTS: dict[str, tuple[str, Callable[[Project], Any], type[Exception], str]] = 
         "lac",
         lambda p: None,
         ConfigError,
-        "methods.lac: needs embeddings, which this stage and its network do not give",
+        "grid.linear_init: `lac` needs embeddings, which linear_init.default.head `linear` does",
     ),
-    "two views of features": ("plc", lambda p: None, ConfigError, "cached features have no view"),
+    "two views of features": (
+        "plc",
+        lambda p: None,
+        ConfigError,
+        "`plc` compares 2 views of an image; cached features hold no views",
+    ),
     "head on features": (
         "an",
         lambda p: p.set("linear_init", head=tiny.EMBEDDING),
         ConfigError,
-        "linear_init.head.kind: 'label_embedding' needs maps",
+        "linear_init.default.head: `label_embedding` reads maps",
     ),
     "flip without mirrored features": (
         "an",
         lambda p: p.set("linear_init", flip=True),
         ConfigError,
-        "linear_init.flip",
+        "linear_init.default.flip: needs the mirrored view",
     ),
     "freeze without backbone": (
         "an",
         lambda p: p.set("linear_init", freeze=["layer1"]),
         ConfigError,
-        "freeze: the backbone has no module 'layer1'",
+        "linear_init.default.freeze: concerns images or backbone",
     ),
     "rows": (
         "an",
@@ -723,7 +729,7 @@ FAULTS: dict[str, tuple[str, Callable[[Project], Any], type[Exception], str]] = 
         "an",
         no_positive_in_val,
         ConfigError,
-        "linear_init.select: the validation split of digits has no positive label",
+        "prepare.digits: no val image has a positive label, so no epoch can be chosen by it",
     ),
     "nothing observed in val": ("an", nothing_observed_in_val, ConfigError, "linear_init.select: the validation split"),
     "diverged": (
@@ -750,8 +756,9 @@ def test_bad_input_is_named_and_earlier_outputs_stay(project: Project, fault: st
 
 
 def test_more_logits_than_a_run_may_keep(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "MOST_LOGITS", 2 * finished.TRAIN * 3 - 1)
-    with pytest.raises(ConfigError, match="linear_init.keep_epoch_logits: 2 epochs of 20 x 3 logits.*false for digits"):
+    monkeypatch.setattr(rules, "BUDGET", 2 * finished.TRAIN * 3 - 1)
+    words = "linear_init.default.keep_epoch_logits: 2 epochs of 20 x 3 logits.*false for digits"
+    with pytest.raises(ConfigError, match=words):
         linear_init(project.root, "digits", "an", 0)
     project.set("linear_init", keep_epoch_logits=False)
     linear_init(project.root, "digits", "an", 0)
@@ -768,7 +775,7 @@ def test_finetune_without_what_it_starts_from(project: Project) -> None:
     project.put(project.cache, features=tiny.numbers(36, 8))
     linear_init(project.root, "digits", "an", 0)
     project.set("finetune", head=tiny.EMBEDDING)
-    refused(FileError, "linear_init/digits-an-0/weights.pt: not a head of kind 'label_embedding'")
+    refused(ConfigError, r"finetune\.default\.head: differs from linear_init\.default\.head, whose weights it starts")
     project.set("finetune", head=tiny.LINEAR, freeze=["layer1"])
     refused(ConfigError, "freeze: the backbone has no module 'layer1'")
     project.set("finetune", freeze=[])

@@ -1,0 +1,183 @@
+"""The DVC graph that params.yaml makes: deps that nothing makes, and folders that removed runs left."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePath
+from typing import Any
+
+from pipeline.config.params import TRAINING_STAGES, Params
+
+RUN_FOLDERS = ("runs", "analyses")
+"""Top folders whose folders belong to runs."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The resolved stages of a project.
+
+    Attributes:
+        root: Project root, resolved.
+        stages: DVC's stages.
+        outs: Their outs, relative to the root where they lie in it.
+    """
+
+    root: Path
+    stages: list[Any]
+    outs: set[PurePath]
+
+    @cached_property
+    def holders(self) -> set[PurePath]:
+        """Folders that hold outs."""
+        return {parent for out in self.outs for parent in out.parents}
+
+    def makes(self, path: PurePath) -> bool:
+        """Return whether a path is an out, lies in one or holds one."""
+        return path in self.holders or not self.outs.isdisjoint((path, *path.parents))
+
+
+def relative(item: Any, root: Path) -> PurePath:
+    """Return the path of DVC's dep or out, relative to the root where it lies in it."""
+    path = Path(item.fs_path)
+    return PurePath(path.relative_to(root) if path.is_relative_to(root) else path)
+
+
+def read_yaml(path: Path) -> Any:
+    """Return the content of a YAML file, read as DVC reads it."""
+    from dvc.fs import LocalFileSystem  # slow to import: not before it is needed
+    from dvc.utils.serialize import load_path
+
+    return load_path(str(path), LocalFileSystem())
+
+
+def read_graph(root: Path) -> Graph:
+    """Resolve the stages of a project.
+
+    Args:
+        root: Project root, which holds dvc.yaml and .dvc.
+
+    Returns:
+        The stages that have outs.
+
+    Raises:
+        DvcException: There is no project, or dvc.yaml cannot be resolved.
+    """
+    from dvc.repo import Repo
+
+    base = root.resolve()
+    with Repo(str(base)) as repo:
+        stages = [stage for stage in repo.index.stages if stage.outs]
+    return Graph(base, stages, {relative(out, base) for stage in stages for out in stage.outs})
+
+
+def check(root: Path, params: Params) -> tuple[list[str], list[Path]]:
+    """Check that each dep of each stage can be met, and list what removed runs left.
+
+    Args:
+        root: Project root, which holds dvc.yaml and .dvc.
+        params: The checked parameters.
+
+    Returns:
+        One line for each problem, and the folders under runs/ and analyses/ that no stage makes.
+    """
+    from dvc.exceptions import DvcException
+
+    try:
+        graph = read_graph(root)
+    except DvcException as error:
+        return [f"dvc.yaml: {error}"], []
+    return unmet_deps(graph, params), leftovers(graph)
+
+
+def unmet_deps(graph: Graph, params: Params) -> list[str]:
+    """Return one line for each dep that no stage makes and no file meets, with the first stage that has it."""
+    from dvc.dependency import ParamsDependency
+
+    missing: dict[str, list[str]] = {}
+    contents: dict[PurePath, Any] = {}
+    for stage in graph.stages:
+        for dep in stage.deps:
+            path = relative(dep, graph.root)
+            if isinstance(dep, ParamsDependency) and (graph.root / path).exists():
+                if path not in contents:
+                    contents[path] = read_yaml(graph.root / path)
+                faults = [f"{path} has no {key}" for key in _absent(dep.params, contents[path])]
+            else:
+                faults = _unmet(graph, path, params)
+            for fault in faults:
+                missing.setdefault(fault, []).append(getattr(stage, "name", None) or stage.addressing)
+    more = {fault: f" and {len(names) - 1} more" if len(names) > 1 else "" for fault, names in missing.items()}
+    return [f"dvc.yaml: {names[0]}{more[fault]}: dep {fault}" for fault, names in missing.items()]
+
+
+def _unmet(graph: Graph, path: PurePath, params: Params) -> list[str]:
+    """Return why a file that a stage depends on is neither made nor at hand; nothing where it is."""
+    if graph.makes(path):
+        return []
+    if path.parts[0] in {out.parts[0] for out in graph.outs}:  # what lies there unmade was left by a removed run
+        return [f"{path} is no stage's out{_remedy(path, params)}"]
+    return [] if (graph.root / path).exists() else [f"{path} does not exist"]
+
+
+def _remedy(path: PurePath, params: Params) -> str:
+    """Return which entry of the grid makes a run's file, where the path is one."""
+    match = re.fullmatch(r"runs/([a-z_]+)/([a-z0-9_]+)-([a-z0-9_]+)-(\d+)(/.+)?", path.as_posix())
+    if not match or match[1] not in TRAINING_STAGES:
+        return ""
+    stage, dataset, method, seed, _ = match.groups()
+    if method not in getattr(params.grid, stage):
+        return f"; add {method} to grid.{stage}"
+    return f"; it is made for dataset {dataset} in grid.datasets and seed {seed} in grid.seeds"
+
+
+def _absent(keys: Iterable[str], content: Any) -> list[str]:
+    """Return the dotted keys that the content of a YAML file lacks."""
+    absent = []
+    for key in keys:
+        value: Any = content
+        for part in key.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        if value is None:
+            absent.append(key)
+    return absent
+
+
+def leftovers(graph: Graph) -> list[Path]:
+    """Return the folders <top>/<stage>/<key>, or <top>/<stage>, of `RUN_FOLDERS` that belong to no stage."""
+    found: list[Path] = []
+    for top in RUN_FOLDERS:
+        for stage in sorted(path for path in (graph.root / top).glob("*") if path.is_dir()):
+            keys = sorted(path for path in stage.iterdir() if path.is_dir())
+            strangers = [key for key in keys if not graph.makes(key.relative_to(graph.root))]
+            found += strangers if graph.makes(stage.relative_to(graph.root)) else [stage]
+    return [path.relative_to(graph.root) for path in found]
+
+
+class LastRun:
+    """What DVC recorded of the last run of each stage.
+
+    Args:
+        root: Project root; without a dvc.lock nothing is on record.
+    """
+
+    def __init__(self, root: Path):
+        path = root / "dvc.lock"
+        content = read_yaml(path) if path.is_file() else None
+        self.stages: dict[str, Any] = (content or {}).get("stages") or {}
+        self.on_record = path.is_file()
+
+    def has_other_params(self, stage: str, section: str, value: Any) -> bool:
+        """Return whether DVC will run a stage again anyway, since a section of params.yaml is another.
+
+        Args:
+            stage: Name of the DVC stage, as in ``prepare@digits``.
+            section: Dotted key of the section.
+            value: What params.yaml holds now.
+
+        Returns:
+            False where nothing is on record.
+        """
+        entry = self.stages.get(stage) or {}
+        recorded = (entry.get("params") or {}).get("params.yaml") or {}
+        return self.on_record and recorded.get(section) != value

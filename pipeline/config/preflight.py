@@ -1,0 +1,236 @@
+"""The preflight: what would fail after hours is found in seconds, by applying the rules to all of params.yaml.
+
+Methods and sources are imported, and raw lists are read as `prepare` will read them, since DVC deletes a stage's
+outputs before the stage can refuse its input. No picture is opened.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from pipeline.config import rules
+from pipeline.config.graph import LastRun
+from pipeline.config.params import PUBLISHED, TRAINING_STAGES, Params, method_file, method_key
+from pipeline.config.plan import load_method, plan_run
+from pipeline.core import files
+from pipeline.core.errors import ConfigError, FileError, SourceError
+from pipeline.core.strict import explain
+from pipeline.labels import weights
+from pipeline.labels.table import Objects, Table, read_objects, read_table
+from pipeline.methods.shared import base as methods
+from pipeline.sources import base as sources
+
+
+def check(root: Path, params: Params) -> list[str]:
+    """Check params.yaml against the project's files, the methods, the sources and the raw data.
+
+    Args:
+        root: Project root.
+        params: The checked parameters.
+
+    Returns:
+        One line for each problem, none twice.
+    """
+    problems = []
+    tables = {}
+    last = LastRun(root)
+    for dataset in params.grid.datasets:
+        found, table = check_dataset(root, params, dataset, last)
+        problems += found
+        if table is not None:
+            tables[dataset] = table
+    return list(dict.fromkeys([*problems, *check_runs(params, tables), *check_methods(params)]))
+
+
+# ---------------------------------------------------------------------------------------------- datasets
+def check_dataset(root: Path, params: Params, dataset: str, last: LastRun) -> tuple[list[str], Table | None]:
+    """Check a dataset: its source's settings, raw data, labels, and the file of its backbone.
+
+    Args:
+        root: Project root.
+        params: The checked parameters.
+        dataset: Name of a dataset of the grid.
+        last: What DVC recorded.
+
+    Returns:
+        One line for each problem; and the table, where its labels could be read and are fit to train on.
+    """
+    simulate = params.settings("simulate", dataset)
+    block, key = params.settings("prepare", dataset), f"prepare.{dataset}"
+    problems = [*check_backbone(root, params, dataset, last), *rules.bias_file(simulate, root)]
+    loaded, missing = None, rules.raw_folder(dataset, block, root)
+    try:
+        loaded = sources.load(block, key)
+    except ConfigError as error:
+        problems += str(error).splitlines()
+    problems += missing
+    drawn = "root" not in block  # by the source itself: nothing can be wrong with such pictures and their labels
+    if loaded is None or missing or (drawn and simulate.bias.kind == "uniform"):
+        return problems, None
+    found, table, objects = read_raw(root, params, dataset, loaded, last)
+    if table is None:
+        return [*problems, *found], None
+    problems += rules.label_protocol(dataset, simulate, table)
+    problems += rules.empty_rows(dataset, simulate, table)
+    problems += rules.validation_without_positives(dataset, table)
+    return [*problems, *check_bias(root, params, dataset, (table, objects), last)], table
+
+
+def read_raw(
+    root: Path, params: Params, dataset: str, loaded: tuple[Any, Any], last: LastRun
+) -> tuple[list[str], Table | None, Objects | None]:
+    """Read the raw lists of a dataset, or what prepare found in them where they are the same.
+
+    Args:
+        root: Project root.
+        params: The checked parameters.
+        dataset: Name of a dataset.
+        loaded: Its source and the source's settings.
+        last: What DVC recorded.
+
+    Returns:
+        One line for each problem; the table and its objects, None after a problem.
+    """
+    source, settings = loaded
+    folder, key = root / "data" / "prepare" / dataset, f"prepare.{dataset}"
+    reruns = last.has_other_params(f"prepare@{dataset}", key, params.prepare.get(dataset))
+    try:
+        now = source.fingerprint(settings, root)
+        recorded = None if reruns else _recorded(folder / "report.json", "raw_sha256")
+        if recorded == now and (folder / "table.h5").is_file():
+            table, objects = read_table(folder / "table.h5"), read_objects(folder / "table.h5")
+        else:
+            data = source.read(settings, root)
+            table, objects = data.table, data.objects
+    except (SourceError, FileError, OSError) as error:
+        return [f"{key}: {line}" for line in str(error).splitlines()], None, None
+    problems = rules.empty_splits(dataset, table)
+    problems = problems or rules.changed(f"{key}: raw data of {dataset}", f"prepare@{dataset}", recorded, now)
+    return (problems, None, None) if problems else ([], table, objects)
+
+
+def check_bias(
+    root: Path, params: Params, dataset: str, labels: tuple[Table, Objects | None], last: LastRun
+) -> list[str]:
+    """Return what keeps labels from being drawn with the bias asked for, a line each."""
+    settings = params.settings("simulate", dataset)
+    if rules.bias_file(settings, root):
+        return []  # said where each dataset is checked
+    try:
+        weights.bias_weights(root, *labels, settings)
+    except (ConfigError, SourceError) as error:
+        return str(error).splitlines()
+    if settings.bias.kind != "table" or last.has_other_params(f"simulate@{dataset}", "simulate", params.simulate):
+        return []
+    recorded = (_recorded(root / "data" / "simulate" / dataset / "report.json", "bias") or {}).get("file_sha256")
+    now = files.sha256(settings.bias.path(root))
+    return rules.changed(f"simulate.bias.file: {settings.bias.file}", f"simulate@{dataset}", recorded, now)
+
+
+def check_backbone(root: Path, params: Params, dataset: str, last: LastRun) -> list[str]:
+    """Return what is wrong with the file of a dataset's backbone, or with the size of its pictures, a line each."""
+    key, settings = f"backbone.{dataset}", params.settings("backbone", dataset)
+    problems, file = rules.backbone(params, dataset, root), getattr(settings, "file", None)
+    if problems or file is None or last.has_other_params(f"backbone@{dataset}", key, params.backbone[dataset]):
+        return problems
+    recorded = _recorded(root / "weights" / dataset / "provenance.json", "file_sha256")
+    return rules.changed(f"{key}.file: {file}", f"backbone@{dataset}", recorded, files.sha256(root / file))
+
+
+def _recorded(path: Path, key: str) -> Any:
+    """Return what an output at hand says under a key; None where there is no output, or one that cannot be read."""
+    try:
+        content = files.read_json(path)
+    except FileError:  # DVC makes it anew, or names what is wrong with it
+        return None
+    return content.get(key) if isinstance(content, dict) else None
+
+
+# ---------------------------------------------------------------------------------------------- methods and runs
+def check_method(name: str, block: dict[str, Any], key: str) -> list[str]:
+    """Return one line for each setting of a method that its schema refuses.
+
+    Args:
+        name: Name of the method.
+        block: Its settings.
+        key: Their dotted path, for messages.
+    """
+    try:
+        load_method(name).Settings.model_validate(block)
+    except ValidationError as error:
+        return explain(error, key).splitlines()
+    return []
+
+
+def check_methods(params: Params) -> list[str]:
+    """Check every block of params/methods, also for datasets and methods that the grid does not run now.
+
+    Args:
+        params: The checked parameters, with the files of all methods.
+
+    Returns:
+        One line for each problem.
+    """
+    problems = [
+        f"{method_file(name)}: no such file, and there is pipeline/methods/{name}.py"
+        for name in methods.names()
+        if name not in params.methods
+    ]
+    for name, section in params.methods.items():
+        for dataset in section.keys() - {PUBLISHED}:  # its recipes were checked as they were read
+            try:
+                problems += check_method(name, params.method(name, dataset), method_key(name, dataset))
+            except ConfigError as error:
+                problems += [f"{method_file(name)}: {line}" for line in str(error).splitlines()]
+    return problems
+
+
+def check_runs(params: Params, tables: dict[str, Table]) -> list[str]:
+    """Check each training run of the grid and of the variants.
+
+    Args:
+        params: The checked parameters.
+        tables: Tables of datasets, where they could be read.
+
+    Returns:
+        One line for each problem.
+    """
+    problems = []
+    for stage, dataset, method, variant in _runs(params):
+        table = tables.get(dataset)
+        try:
+            run = plan_run(params, stage, dataset, method, variant)
+        except ConfigError as error:
+            problems += str(error).splitlines()
+            continue
+        if variant:
+            own = params.run(stage, dataset, method, variant)[1]
+            problems += check_method(method, own, f"{run.where}.set.method")
+        problems += [*rules.training_run(run), *(rules.training_data(run, table) if table else [])]
+    for stage in TRAINING_STAGES:
+        problems += _off_the_grid(params, stage)
+    for method in params.grid.landscape:
+        if method not in params.grid.finetune:
+            problems.append(f"grid.landscape: `{method}` is not in grid.finetune, whose networks it looks at")
+    return problems
+
+
+def _runs(params: Params) -> Iterator[tuple[str, str, str, str | None]]:
+    """Yield stage, dataset, method and variant of each training run; seeds do not differ."""
+    for stage in TRAINING_STAGES:
+        for dataset in params.grid.datasets:
+            yield from ((stage, dataset, method, None) for method in getattr(params.grid, stage))
+        for key, variant in getattr(params.variants, stage).items():
+            yield stage, variant.dataset, variant.method, key
+
+
+def _off_the_grid(params: Params, stage: str) -> list[str]:
+    """Return one line for each variant whose dataset or seed the grid does not run."""
+    problems = []
+    for key, variant in getattr(params.variants, stage).items():
+        for axis, value in (("datasets", variant.dataset), ("seeds", variant.seed)):
+            if value not in getattr(params.grid, axis):
+                problems.append(f"variants.{stage}.{key}: {value} is not in grid.{axis}")
+    return problems

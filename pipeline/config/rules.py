@@ -1,0 +1,271 @@
+"""The rules that settings and data must meet, each stated once: the preflight and the stages call the same functions.
+
+Each rule returns one line for each problem, which names the key of params.yaml, and nothing where there is none.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.config.params import Params
+from pipeline.core.errors import ConfigError
+from pipeline.core.faults import SHOWN, pluralize
+from pipeline.labels.settings import Simulate
+from pipeline.labels.table import SPLITS, Table
+from pipeline.networks.settings import HEAD_GIVES, SAME_WEIGHTS, DigitsBackbone, Head
+from pipeline.training.settings import Training
+
+CONTINUES = {"finetune": "linear_init", "lac": "end_to_end"}
+"""Training stages that start from another stage's network."""
+OF_PICTURES = frozenset({"maps", "geometry"})
+"""Needs that cached features cannot meet, whatever the head."""
+BUDGET = 1 << 28
+"""Values of epoch logits that a run may keep; a gigabyte of float32."""
+
+
+def raise_if_any(problems: Iterable[str]) -> None:
+    """Go on only without problems.
+
+    Args:
+        problems: Lines of the rules.
+
+    Raises:
+        ConfigError: There is at least one line; the message holds them all.
+    """
+    if lines := list(dict.fromkeys(problems)):
+        raise ConfigError("\n".join(lines))
+
+
+# ---------------------------------------------------------------------------------------------- data and labels
+def empty_splits(dataset: str, table: Table) -> list[str]:
+    """Return a problem where a split has no image."""
+    counts = {split: len(table.rows(split)) for split in SPLITS}
+    if not (empty := [split for split, count in counts.items() if not count]):
+        return []
+    found = ", ".join(f"{count} {split}" for split, count in counts.items())
+    return [f"prepare.{dataset}: no image in {' and '.join(empty)} ({found})"]
+
+
+def validation_without_positives(dataset: str, table: Table) -> list[str]:
+    """Return a problem where no epoch can be chosen by the validation split."""
+    if table.truth[table.rows("val")].any():
+        return []
+    return [f"prepare.{dataset}: no val image has a positive label, so no epoch can be chosen by it"]
+
+
+def raw_folder(dataset: str, block: dict[str, Any], root: Path) -> list[str]:
+    """Return a problem where the folder of the raw data is absent."""
+    raw = block.get("root")
+    if not isinstance(raw, str) or (root / Path(raw).expanduser()).is_dir():
+        return []
+    return [f"prepare.{dataset}.root: no folder {raw}; name it with `make repro PROFILE=... ROOT=folder`"]
+
+
+def label_protocol(dataset: str, settings: Simulate, table: Table) -> list[str]:
+    """Return a problem where the protocol does not suit labels that are, or are not, exhaustive."""
+    if (settings.protocol == "given") != table.exhaustive:
+        return []
+    are, use = ("", "literature or seeded") if table.exhaustive else (" not", "given")
+    return [f"simulate.protocol: {settings.protocol}, but the labels of {dataset} are{are} exhaustive; set it to {use}"]
+
+
+def empty_rows(dataset: str, settings: Simulate, table: Table) -> list[str]:
+    """Return a problem where training or validation images have no positive and the settings refuse that."""
+    rows = np.flatnonzero((table.official == 0) & ~table.truth.any(axis=1))
+    if not len(rows) or settings.empty_rows != "error":
+        return []
+    names = ", ".join(table.paths[row] for row in rows[:SHOWN])
+    have = "has" if len(rows) == 1 else "have"
+    images = pluralize(len(rows), "training or val image")
+    return [f"simulate.empty_rows: error, and {images} of {dataset} {have} no positive label: {names}"]
+
+
+def bias_file(settings: Simulate, root: Path) -> list[str]:
+    """Return a problem where the table of weights is absent."""
+    bias = settings.bias
+    if bias.kind != "table" or bias.path(root).is_file():
+        return []
+    return [f"simulate.bias.file: no file {bias.file}"]
+
+
+def backbone(params: Params, dataset: str, root: Path) -> list[str]:
+    """Return a problem where the weights' file is absent, or pictures are not of the size that the backbone learns."""
+    key, settings = f"backbone.{dataset}", params.settings("backbone", dataset)
+    if isinstance(settings, DigitsBackbone):
+        size = params.settings("prepare", dataset).get("size")
+        return [f"{key}.size: {settings.size} is not prepare.{dataset}.size, {size}"] if settings.size != size else []
+    if settings.file is None or (root / settings.file).is_file():
+        return []
+    return [f"{key}.file: no file {settings.file}"]
+
+
+def changed(what: str, stage: str, recorded: str | None, now: str) -> list[str]:
+    """Return a problem where an input that DVC does not track is no longer what a stage read.
+
+    Args:
+        what: Key and name of the input.
+        stage: Name of the DVC stage, as in ``prepare@digits``.
+        recorded: Hash that the stage's report holds; None without a report.
+        now: Hash of the input at hand.
+    """
+    if recorded in (None, now):
+        return []
+    return [f"{what} changed since {stage.partition('@')[0]} ran: dvc repro -f {stage}"]
+
+
+# ---------------------------------------------------------------------------------------------- training runs
+def key_of(stage: str, variant: str | None) -> str:
+    """Return the key of params.yaml that asks for a run of a stage."""
+    return f"variants.{stage}.{variant}" if variant else f"grid.{stage}"
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A training run as params.yaml asks for it, and what its method declares."""
+
+    params: Params
+    stage: str
+    dataset: str
+    method: str
+    variant: str | None
+    settings: Training
+    views: tuple[str, ...]
+    """Augmented views of an image that the method compares."""
+    needs: AbstractSet[str]
+    """What the method reads beside logits."""
+
+    @property
+    def where(self) -> str:
+        """Key of params.yaml that asks for the run."""
+        return key_of(self.stage, self.variant)
+
+    @property
+    def start(self) -> str:
+        """Method of the run whose network a stage of `CONTINUES` starts from."""
+        if self.stage == "finetune" and self.variant:
+            return self.params.variants.finetune[self.variant].start
+        return self.params.grid.lac_start if self.stage == "lac" else self.method
+
+    def origin(self, key: str) -> str:
+        """Return the dotted path of one of its settings in params.yaml."""
+        return self.params.origin(self.stage, self.dataset, self.method, self.variant, key)
+
+
+def training_run(run: PlannedRun) -> list[str]:
+    """Return what keeps a run from starting, whatever the data."""
+    cached = run.stage == "linear_init"
+    problems = cached_features(run) if cached else strong_view(run)
+    return [*problems, *unmet_needs(run), *label_density(run), *start_weights(run)]
+
+
+def training_data(run: PlannedRun, table: Table) -> list[str]:
+    """Return what keeps a run from learning from the data of its dataset."""
+    return [*selection(run, table), *validation_without_positives(run.dataset, table), *epoch_logits(run, table)]
+
+
+def cached_features(run: PlannedRun) -> list[str]:
+    """Return what a run on cached features asks for that only images give."""
+    settings, problems = run.settings, []
+    if len(run.views) > 1:
+        problems.append(
+            f"{run.where}: `{run.method}` compares {len(run.views)} views of an image; cached features hold no views"
+        )
+    if settings.head.kind != "linear":
+        problems.append(f"{run.origin('head')}: `{settings.head.kind}` reads maps; cached features hold none")
+    for key in [key for key, asked in (("crop", settings.crop < 1), ("freeze", settings.freeze)) if asked]:
+        problems.append(f"{run.origin(key)}: concerns images or backbone; cached features have neither ({run.where})")
+    if settings.flip and not run.params.settings("features", run.dataset).mirrored:
+        needs = f"needs the mirrored view in the feature cache (features.{run.dataset}.mirrored)"
+        problems.append(f"{run.origin('flip')}: {needs}")
+    if pictures := sorted(run.needs & OF_PICTURES):
+        problems.append(
+            f"{run.where}: `{run.method}` needs {' and '.join(pictures)} of pictures; cached features hold none"
+        )
+    return problems
+
+
+def strong_view(run: PlannedRun) -> list[str]:
+    """Return a problem where a method compares a strong view and the settings give none."""
+    if "strong" not in run.views or run.settings.strong is not None:
+        return []
+    return [f"{run.origin('strong')}: is null, and `{run.method}` ({run.where}) asks for a strong view"]
+
+
+def available(stage: str, head: Head) -> frozenset[str]:
+    """Return the needs of methods that a training stage can meet with a head.
+
+    Args:
+        stage: A training stage.
+        head: Settings of the head.
+
+    Returns:
+        Words of pipeline.methods.shared.base.NEEDS.
+    """
+    words = HEAD_GIVES[head.kind] | {"epoch_logits", "expected_positives", "parameters", "disk"}
+    return words - {"maps"} if stage == "linear_init" else words | {"geometry"}
+
+
+def unmet_needs(run: PlannedRun) -> list[str]:
+    """Return a problem where the head does not give what a method reads."""
+    head = run.settings.head
+    unmet = run.needs - available(run.stage, head) - (OF_PICTURES if run.stage == "linear_init" else set())
+    if not unmet:
+        return []
+    needs = f"`{run.method}` needs {', '.join(sorted(unmet))}"
+    return [f"{run.where}: {needs}, which {run.origin('head')} `{head.kind}` does not give"]
+
+
+def label_density(run: PlannedRun) -> list[str]:
+    """Return a problem where a method must know the labels per image and params.yaml does not say."""
+    if "expected_positives" not in run.needs or run.params.density(run.dataset) is not None:
+        return []
+    return [f"expected_positives.{run.dataset}: is missing, and `{run.method}` ({run.where}) needs it"]
+
+
+def start_weights(run: PlannedRun) -> list[str]:
+    """Return a problem where a run starts from the network of an earlier stage whose head has other weights."""
+    if run.stage not in CONTINUES:
+        return []
+    before, start = CONTINUES[run.stage], run.start
+    try:
+        head = run.params.run(before, run.dataset, start)[0].head
+    except ConfigError:  # that run is named itself; a stage reads no other method's file
+        return []
+    if may_start(run.stage, run.settings.head.model_dump(), head.model_dump()):
+        return []
+    kinds = f"`{run.settings.head.kind}` from `{head.kind}`, {run.where}"
+    origin = run.params.origin(before, run.dataset, start, None, "head")
+    return [f"{run.origin('head')}: differs from {origin}, whose weights it starts from ({kinds})"]
+
+
+def may_start(stage: str, head: dict[str, Any], before: dict[str, Any]) -> bool:
+    """Return whether a stage can start a head from another's weights: lac goes on with the very network.
+
+    Args:
+        stage: A training stage.
+        head: Settings of its head.
+        before: Settings of the head that was trained before.
+    """
+    return head == before or (stage == "finetune" and {head["kind"], before["kind"]} in SAME_WEIGHTS)
+
+
+def selection(run: PlannedRun, table: Table) -> list[str]:
+    """Return a problem where epochs are chosen by the truth of a validation split whose labels are not exhaustive."""
+    if run.settings.select != "clean" or table.measurable("val"):
+        return []
+    but = f"the labels of {run.dataset} are not exhaustive; set it to observed or last"
+    return [f"{run.origin('select')}: clean, but {but}"]
+
+
+def epoch_logits(run: PlannedRun, table: Table) -> list[str]:
+    """Return a problem where the logits of all epochs are too large to keep."""
+    epochs, images, classes = run.settings.epochs, len(table.rows("train")), len(table.classes)
+    values = epochs * images * classes
+    if not run.settings.keep_epoch_logits or values <= BUDGET:
+        return []
+    size = f"{epochs} epochs of {images} x {classes} logits are {values * 4 / 1e9:.1f} GB a run"
+    return [f"{run.origin('keep_epoch_logits')}: {size}; set it to false for {run.dataset}"]

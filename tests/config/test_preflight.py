@@ -1,0 +1,555 @@
+"""The preflight: each fault that would cost hours is found before anything runs, and named by its key."""
+
+import copy
+import hashlib
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from pipeline.config import preflight, profiles, rules
+from pipeline.config.params import METHODS, PARAMS, TRAINING_STAGES, Params, parse_params
+from pipeline.core import files
+from pipeline.core.errors import ConfigError
+from pipeline.labels.table import write_table
+from pipeline.methods.shared import base
+from pipeline.networks.settings import HEAD_GIVES, SAME_WEIGHTS
+from pipeline.sources import cub, voc
+from pipeline.training.settings import Training
+from tests import tiny
+from tests.sources import test_coco, test_cub, test_nus
+
+
+@pytest.fixture(scope="session")
+def default(repository: Path) -> Any:
+    """Content of the default params; under ``methods`` that of the methods' files."""
+    yaml = YAML(typ="safe", pure=True)
+    methods = {path.stem: yaml.load(path.read_text()) for path in (repository / METHODS).glob("*.yaml")}
+    return yaml.load((repository / PARAMS).read_text()) | {"methods": methods}
+
+
+class Project:
+    """An empty project with the default params in memory."""
+
+    def __init__(self, root: Path, content: Any):
+        self.root, self.content = root, content
+
+    def edit(self, changes: dict[str, Any]) -> None:
+        """Set keys, parted by slashes, those of a method's file below ``methods/<name>``; ``...`` deletes the key."""
+        for path, value in changes.items():
+            *parents, last = path.split("/")
+            block = self.content
+            for key in parents:
+                block = block.setdefault(key, {})
+            if value is ...:
+                del block[last]
+            else:
+                block[last] = copy.deepcopy(value)
+
+    @property
+    def params(self) -> Params:
+        content = {key: block for key, block in self.content.items() if key != "methods"}
+        return parse_params(content, self.content["methods"], whole=True)
+
+    def problems(self) -> list[str]:
+        return preflight.check(self.root, self.params)
+
+    def data_problems(self) -> list[str]:
+        """Those of datasets, without those of runs on them."""
+        last = preflight.LastRun(self.root)
+        return [
+            line
+            for dataset in self.content["grid"]["datasets"]
+            for line in preflight.check_dataset(self.root, self.params, dataset, last)[0]
+        ]
+
+
+@pytest.fixture
+def project(tmp_path: Path, default: Any) -> Project:
+    return Project(tmp_path, copy.deepcopy(default))
+
+
+def test_the_default_passes(project: Project) -> None:
+    assert project.problems() == []
+
+
+BOTTLENECK = tiny.EMBEDDING | {"kind": "bottleneck", "latent": 4, "samples": 2}
+del BOTTLENECK["embedding"]
+TRANSFORMER = {
+    "kind": "label_embedding",
+    "dim": 8,
+    "heads": 2,
+    "feedforward": 8,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "dropout": 0.0,
+    "embedding": 4,
+}
+LINEAR = {"head": {"kind": "linear"}}
+BOOSTED = {"kind": "boosted", "factor": 5.0}
+EVERY = ["an", "em", "em_apl", "iun", "full", "lac"]
+FILE = {"source": "timm", "model": "resnet18", "weights": "file", "file": "gone.pth", "mean": None, "std": None}
+VARIANT = {"dataset": "digits", "method": "an", "seed": 0, "set": {"stage": {}, "method": {}}}
+PUBLISHED = {"stage": {"protocol": "published"}, "method": {}}
+
+
+def started(start: str, **stage: Any) -> dict[str, Any]:
+    """Variant of finetune that starts from a method's linear head."""
+    return {"variants/finetune/digits-an-0-x": VARIANT | {"start": start, "set": {"stage": stage, "method": {}}}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        # schema
+        ({"finetune/default/epoch": 3}, r"finetune\.\w+\.epoch: "),
+        ({"finetune/default/epochs": ...}, r"finetune\.\w+\.epochs: "),
+        ({"finetune/default/epochs": "8"}, r"finetune\.\w+\.epochs: "),
+        ({"grid/datasets": ["dig-its"]}, r"grid\.datasets: .*dig-its"),
+        # methods
+        (
+            {
+                "grid/linear_init": ["an", "emm"],
+                "methods/emm": {"default": {}},
+                "grid/finetune": [],
+                "grid/landscape": [],
+            },
+            r"grid\.linear_init: methods\.emm: unknown method; there are an, .*\bem, em_apl, ",
+        ),
+        (
+            {"grid/end_to_end": ["plc", "base"], "methods/base": {"default": {}}},
+            r"grid\.end_to_end: methods\.base: unknown method",
+        ),
+        ({"methods/em": ...}, r"^params/methods/em\.yaml: no such file; there are an, "),
+        ({"methods/l1r": ...}, r"^params/methods/l1r\.yaml: no such file, and there is pipeline/methods/l1r\.py$"),
+        ({"methods/emm": {"default": {}}}, r"^params/methods/emm\.yaml: methods\.emm: unknown method; "),
+        ({"methods/em/default/alpha": "high"}, r"params/methods/em\.yaml:default\.alpha: "),
+        ({"linear_init/digit": {"epochs": 3}}, r"linear_init\.digit: no dataset of that name"),
+        ({"methods/em/voc": {"alfa": 0.1}}, r"em\.yaml:voc\.alfa: "),  # a dataset that the grid does not run
+        # what a stage can give
+        ({"grid/linear_init": EVERY}, r"grid\.linear_init: `lac` compares 2 views"),
+        (
+            {"grid/linear_init": EVERY},
+            r"grid\.linear_init: `lac` needs embeddings, which linear_init\.default\.head `linear` does not give",
+        ),
+        (
+            {"lac/default/strong": None},
+            r"lac\.default\.strong: is null, and `lac` \(grid\.lac\) asks for a strong view",
+        ),
+        ({"linear_init/default/head": TRANSFORMER}, r"linear_init\.default\.head: `label_embedding` reads maps"),
+        ({"linear_init/default/head": BOOSTED}, r"linear_init\.default\.head: `boosted` reads maps"),
+        (
+            {"grid/linear_init": [*EVERY[:-1], "scl"]},
+            r"^grid\.linear_init: `scl` needs geometry and maps of pictures; cached features hold none$",
+        ),
+        (
+            {"grid/end_to_end": ["plc", "scl"]},
+            r"^grid\.end_to_end: `scl` needs maps, which end_to_end\.default\.head `label_embedding` does not give$",
+        ),
+        (
+            {"grid/end_to_end": ["plc", "mime"]},
+            r"^grid\.end_to_end: `mime` needs posterior, which end_to_end\.default\.head `label_embedding` does not",
+        ),
+        # published recipes
+        (
+            {"finetune/default/protocol": "published", "methods/iun/published": {"voc": {"finetune": {"epochs": 2}}}},
+            r"^params/methods/iun\.yaml:published: has no recipe of finetune for digits, which `protocol: published` ",
+        ),
+        (
+            {"variants/lac/digits-plc-0-x": VARIANT | {"method": "plc", "set": PUBLISHED}, "methods/plc/published": {}},
+            r"^params/methods/plc\.yaml:published: has no recipe of lac for digits",
+        ),
+        (
+            {"variants/lac/digits-plc-0-x": VARIANT | {"method": "plc", "set": PUBLISHED}}
+            | {"methods/plc/published/default/lac": {"strong": None}},
+            r"^params/methods/plc\.yaml:published\.default\.lac\.strong: is null, and `plc` \(variants\.lac\.digits",
+        ),
+        ({"methods/em/published/voc": {"finetune": {"epoch": 3}}}, r"/em\.yaml:published\.voc\.finetune\.epoch: "),
+        ({"methods/em/published/vocc": {"finetune": {}}}, r"/em\.yaml:published\.vocc: no dataset of that name"),
+        (  # the second stage goes on from plc's network, whatever else fits
+            {
+                "grid/end_to_end": ["plc", "an"],
+                "lac/default/head": TRANSFORMER,
+                "end_to_end/default/head": TRANSFORMER,
+                "end_to_end/default/protocol": "published",
+                "methods/plc/published": {"default": {"end_to_end": {"head": TRANSFORMER | {"embedding": 5}}}},
+                "methods/an/published": {"default": {"end_to_end": {"head": TRANSFORMER}}},
+            },
+            r"^lac\.default\.head: differs from params/methods/plc\.yaml:published\.default\.end_to_end\.head, whose",
+        ),
+        (
+            {"linear_init/default/crop": 0.5},
+            r"^linear_init\.default\.crop: concerns images .* \(grid\.linear_init\)$",
+        ),
+        (
+            {"linear_init/default/freeze": ["conv1"]},
+            r"^linear_init\.default\.freeze: concerns images .* \(grid\.linear_init\)$",
+        ),
+        ({"linear_init/default/flip": True}, r"linear_init\.default\.flip: .*features\.digits\.mirrored"),
+        ({"linear_init/digits": {"flip": True}}, r"^linear_init\.digits\.flip: .*features\.digits\.mirrored"),
+        (
+            {"linear_init/default/protocol": "published", "methods/em/published/default/linear_init": {"crop": 0.5}}
+            | {"methods/em/published/digits": {"linear_init": {"freeze": ["conv1"]}}, "grid/linear_init": ["em"]},
+            r"^params/methods/em\.yaml:published\.default\.linear_init\.crop: concerns .*\n"
+            r"params/methods/em\.yaml:published\.digits\.linear_init\.freeze: concerns images",
+        ),
+        (  # not its recipe, which this protocol leaves aside
+            {"linear_init/default/crop": 0.5, "methods/em/published/default/linear_init": {"crop": 0.5}},
+            r"^linear_init\.default\.crop: concerns ",
+        ),
+        (
+            {
+                "variants/linear_init/digits-an-0-x": VARIANT
+                | {"set": {"stage": {"head": BOOSTED, "flip": True}, "method": {}}}
+            },
+            r"^variants\.linear_init\.digits-an-0-x\.set\.stage\.head: `boosted` reads maps.*\n"
+            r"variants\.linear_init\.digits-an-0-x\.set\.stage\.flip: needs",
+        ),
+        ({"lac/default/head": TRANSFORMER}, r"^lac\.default\.head: differs from end_to_end\.default\.head, "),
+        (  # the recipe's head is the one that is compared, on either side
+            {"end_to_end/default/protocol": "published", "methods/plc/published": {"default": {"end_to_end": LINEAR}}},
+            r"^lac\.default\.head: differs from params/methods/plc\.yaml:published\.default\.end_to_end\.head, "
+            r".* \(`label_embedding` from `linear`, grid\.lac\)$",
+        ),
+        (
+            {"lac/default/protocol": "published", "methods/plc/published": {"default": {"lac": LINEAR}}}
+            | {"methods/lac/published": {"default": {"lac": {}}}},
+            r"^params/methods/plc\.yaml:published\.default\.lac\.head: differs from end_to_end\.default\.head, "
+            r".* \(`linear` from `label_embedding`, grid\.lac\)$",
+        ),
+        (  # lac goes on with the very network
+            {"end_to_end/default/head": BOOSTED, "lac/default/head": LINEAR["head"]},
+            r"^lac\.default\.head: differs .* \(`linear` from `boosted`, grid\.lac\)$",
+        ),
+        (
+            {"finetune/default/head": TRANSFORMER},
+            r"^finetune\.default\.head: differs .* \(`label_embedding` from `linear`, grid\.finetune\)$",
+        ),
+        (
+            started("em", head=TRANSFORMER),
+            r"^variants\.finetune\.digits-an-0-x\.set\.stage\.head: differs from linear_init\.default\.head, ",
+        ),
+        (  # the start's head, not the one that the method would train itself, had it a recipe
+            {"linear_init/default/protocol": "published", "methods/an/published/default/linear_init": {}}
+            | {"grid/linear_init": ["an"], "grid/finetune": [], "grid/landscape": []}
+            | {
+                "variants/finetune/digits-plc-0-x": VARIANT
+                | {"method": "plc", "start": "an", "set": {"stage": {"head": TRANSFORMER}, "method": {}}}
+            },
+            r"^variants\.finetune\.digits-plc-0-x\.set\.stage\.head: differs from linear_init\.default\.head, ",
+        ),
+        # runs that others start from
+        (started("nope"), r"^variants\.finetune\.digits-an-0-x\.start: `nope` has no file params/methods/nope\.yaml$"),
+        ({"grid/finetune": ["an", "em"]}, r"grid\.landscape: `full` is not in grid\.finetune"),
+        # variants
+        (
+            {"variants/linear_init/digits-an-0-twice": VARIANT | {"seed": 1}},
+            r"the key must be <dataset>-<method>-<seed>-<what>",
+        ),
+        (
+            {"variants/linear_init/digits-an-7-twice": VARIANT | {"seed": 7}},
+            r"variants\.linear_init\.digits-an-7-twice: 7 is not in grid\.seeds",
+        ),
+        (
+            {"variants/lac/digits-lac-0-no_queue/set": {"stage": {}, "method": {"queue": 0}}},
+            r"variants\.lac\.digits-lac-0-no_queue\S*\.queue: ",
+        ),
+        # data
+        (
+            {"prepare/digits/source": "digit"},
+            r"prepare\.digits\.source: no source .digit.; there are .*digits",
+        ),
+        ({"prepare/digits/train": "many"}, r"prepare\.digits\.train: "),
+        ({"backbone/digits": FILE}, r"backbone\.digits\.file: no file gone\.pth"),
+        ({"backbone/digits/size": 32}, r"backbone\.digits\.size: 32 is not prepare\.digits\.size, 48"),
+    ],
+)
+def test_a_fault_is_named(project: Project, changes: dict[str, Any], message: str) -> None:
+    project.edit(changes)
+    try:
+        params = project.params
+    except ConfigError as error:
+        problems = str(error).splitlines()
+    else:
+        problems = preflight.check(project.root, params)
+    assert re.search(message, "\n".join(problems), re.MULTILINE), problems
+    assert len(set(problems)) == len(problems)
+
+
+def test_all_faults_are_listed_at_once(project: Project) -> None:
+    project.edit({"methods/em/default/alpha": "high", "prepare/digits/train": "many", "grid/finetune": []})
+    text = "\n".join(project.problems())
+    assert all(part in text for part in ("em.yaml:default.alpha", "prepare.digits.train", "grid.landscape: `full`"))
+
+
+def test_a_method_that_cannot_be_imported_is_named(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str) -> type[base.Method]:
+        if name == "em":
+            raise SyntaxError("invalid syntax")
+        return base_load(name)
+
+    base_load = base.load
+    monkeypatch.setattr(base, "load", load)
+    cause = "pipeline/methods/em.py: cannot be imported (SyntaxError: invalid syntax)"
+    assert project.problems() == [
+        f"grid.linear_init: {cause}",
+        f"grid.finetune: {cause}",
+        f"params/methods/em.yaml: {cause}",
+    ]
+
+
+def test_the_folder_of_raw_data_must_exist(project: Project) -> None:
+    project.edit({"prepare/digits": {"source": "voc", "root": "photos", "size": 32}})
+    assert "prepare.digits.root: no folder photos" in "\n".join(project.problems())
+    (project.root / "photos").mkdir()
+    assert "prepare.digits.root" not in "\n".join(project.problems())
+
+
+VOC = {"source": "voc", "labels": "lists", "difficult": "negative", "classes": None, "size": 48, "bad_images": "stop"}
+VOC |= {"val_fraction": 0.2, "split_seed": 1200}
+
+
+def raw_data(folder: Path) -> None:
+    """Lists of 20 images in VOC layout; each picture is there, but none can be decoded."""
+    lists, pictures = folder / "ImageSets/Main", folder / "JPEGImages"
+    lists.mkdir(parents=True)
+    pictures.mkdir()
+    for part in ("train", "val"):
+        names = [f"{part}_{number}" for number in range(10)]
+        (lists / f"{part}.txt").write_text("\n".join(names))
+        (lists / f"cat_{part}.txt").write_text("\n".join(f"{name} 1" for name in names))
+        for name in names:
+            (pictures / f"{name}.jpg").write_bytes(b"jpeg")
+
+
+@pytest.mark.parametrize("home", [False, True])
+def test_lists_that_cannot_be_read_are_named_before_dvc_deletes_anything(
+    project: Project, monkeypatch: pytest.MonkeyPatch, home: bool
+) -> None:
+    monkeypatch.setenv("HOME", str(project.root))
+    project.edit({"prepare/digits": VOC | {"root": "~/raw" if home else "raw"}})
+    raw_data(project.root / "raw")
+    assert project.data_problems() == []
+    (project.root / "raw/ImageSets/Main/cat_val.txt").write_text("val_0 1\nval_1 5\n")
+    label, ids = project.data_problems()
+    assert label == "prepare.digits: cat_val.txt: labels are not 1, 0 or -1: line 2 val_1 '5'"
+    assert ids.startswith("prepare.digits: cat_val.txt: 8 of the 10 ids of val.txt are missing: val_2, ")
+    project.edit({"prepare/digits/val_fraction": 0.01})
+    shutil.rmtree(project.root / "raw")
+    raw_data(project.root / "raw")
+    problems = project.data_problems()
+    assert problems == ["prepare.digits: no image in val (10 train, 0 val, 10 test)"]
+
+
+def test_raw_data_that_changed_since_prepare_ran_are_named(project: Project) -> None:
+    project.edit({"prepare/digits": VOC | {"root": "raw"}})
+    raw_data(project.root / "raw")
+    settings = voc.Settings.model_validate(VOC | {"root": "raw"})
+    report = project.root / "data/prepare/digits/report.json"
+    files.write_json(report, {"raw_sha256": voc.fingerprint(settings, project.root)})
+    assert project.data_problems() == []
+    (project.root / "raw/JPEGImages/val_3.jpg").write_bytes(b"another")
+    lines = ["prepare.digits: raw data of digits changed since prepare ran: dvc repro -f prepare@digits"]
+    assert project.data_problems() == lines
+
+    def lock(block: dict[str, Any]) -> None:
+        stage = {"cmd": "x", "params": {"params.yaml": {"prepare.digits": block}}}
+        files.write_json(project.root / "dvc.lock", {"schema": "2.0", "stages": {"prepare@digits": stage}})
+
+    lock(VOC | {"root": "raw"})
+    assert project.data_problems() == lines
+    lock(VOC | {"root": "elsewhere"})  # DVC runs it again by itself
+    assert project.data_problems() == []
+    (project.root / "dvc.lock").unlink()
+    files.write_json(report, {})
+    assert project.data_problems() == []
+
+
+def test_a_backbones_file_that_changed_is_named(project: Project) -> None:
+    project.edit({"backbone/digits": FILE | {"file": "resnet.pth"}})
+    (project.root / "resnet.pth").write_bytes(b"weights")
+    files.write_json(
+        project.root / "weights/digits/provenance.json", {"file_sha256": hashlib.sha256(b"weights").hexdigest()}
+    )
+    assert project.data_problems() == []
+    (project.root / "resnet.pth").write_bytes(b"others")
+    lines = ["backbone.digits.file: resnet.pth changed since backbone ran: dvc repro -f backbone@digits"]
+    assert project.data_problems() == lines
+
+
+@pytest.mark.parametrize("stage", TRAINING_STAGES)
+@pytest.mark.parametrize("head", [tiny.LINEAR, BOOSTED, tiny.EMBEDDING, BOTTLENECK], ids=lambda head: head["kind"])
+def test_what_the_preflight_grants_is_what_network_and_inputs_provide(stage: str, head: dict[str, Any]) -> None:
+    on_images = stage != "linear_init"
+    network, inputs = tiny.network(head, on_images), tiny.images(2) if on_images else tiny.features(2)
+    granted = network.provides() | inputs.provides | {"epoch_logits", "expected_positives", "disk"}
+    assert rules.available(stage, tiny.training(head=head).head) == granted <= base.NEEDS
+
+
+def test_every_kind_of_head_is_known_to_the_preflight() -> None:
+    schema = Training.model_json_schema()
+    kinds = {
+        block["properties"]["kind"]["const"] for block in schema["$defs"].values() if "kind" in block["properties"]
+    }
+    assert kinds == set(HEAD_GIVES) and set().union(*SAME_WEIGHTS) <= kinds
+
+
+@pytest.mark.parametrize(("kind", "start"), [("linear", "boosted"), ("boosted", "linear")])
+def test_heads_of_the_same_weights_start_from_each_other(kind: str, start: str) -> None:
+    heads = {"linear": LINEAR["head"], "boosted": BOOSTED}
+    first, then = heads[start], heads[kind]
+    assert rules.may_start("finetune", then, first) and not rules.may_start("lac", then, first)
+    tiny.network(heads[kind]).load_state_dict(tiny.network(heads[start]).state_dict())  # as finetune does
+
+
+def test_a_boosted_head_may_start_from_linear_init(project: Project) -> None:
+    project.edit({"finetune/default/head": BOOSTED} | started("em"))
+    assert project.problems() == []
+
+
+def test_a_method_without_a_linear_head_may_start_from_anothers(project: Project) -> None:
+    run = {"dataset": "digits", "method": "plc", "seed": 0, "start": "an"}
+    strong = project.content["lac"]["default"]["strong"]
+    change = {"stage": {"strong": strong}, "method": {}}
+    project.edit({"variants/finetune/digits-plc-0-from_an": run | {"set": change}})
+    assert project.problems() == []
+    project.edit({"variants/finetune/digits-plc-0-from_an": run | {"set": {"stage": {}, "method": {}}}})
+    line = "finetune.default.strong: is null, and `plc` (variants.finetune.digits-plc-0-from_an) asks for a strong view"
+    assert project.problems() == [line]
+
+
+def test_labels_that_are_not_exhaustive_ask_for_settings_of_their_own(project: Project) -> None:
+    """One folder for each class: a label an image, and nothing to choose epochs by or to draw."""
+    for number in range(12):
+        path = project.root / "raw" / ("cat", "dog")[number % 2] / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"jpeg")
+    block = {"source": "folder", "root": "raw", "size": 48, "bad_images": "stop", "classes": None, "split_seed": 0}
+    block |= {"split_folders": False, "same_name": "separate", "val_fraction": 0.25, "test_fraction": 0.25}
+    project.edit({"prepare/digits": block})
+    assert project.problems() == [
+        "simulate.protocol: seeded, but the labels of digits are not exhaustive; set it to given",
+        *(
+            f"{stage}.default.select: clean, but the labels of digits are not exhaustive; set it to observed or last"
+            for stage in TRAINING_STAGES
+        ),
+    ]
+    project.edit({"simulate/default/protocol": "given"})
+    project.edit({f"{stage}/default/select": "last" for stage in TRAINING_STAGES})
+    assert project.problems() == []
+    project.edit({"prepare/digits": VOC | {"root": "voc"}})
+    raw_data(project.root / "voc")
+    assert project.problems() == [
+        "simulate.protocol: given, but the labels of digits are exhaustive; set it to literature or seeded"
+    ]
+
+
+def test_rows_that_simulate_or_training_would_refuse_are_named_first(project: Project) -> None:
+    test_cub.tree(project.root / "raw")  # its val image, one of four, has no attribute
+    block = {"source": "cub", "root": "raw", "least_certainty": 1, "size": 48, "bad_images": "stop"}
+    project.edit({"prepare/digits": block | {"val_fraction": 0.2, "split_seed": 1200}})
+    bare = "prepare.digits: no val image has a positive label, so no epoch can be chosen by it"
+    assert project.data_problems() == [bare]
+    project.edit({"simulate/default/empty_rows": "error"})
+    settings = cub.Settings.model_validate(project.content["prepare"]["digits"])
+    table = cub.read(settings, project.root).table
+    (name,) = [table.paths[row] for row in table.rows("val")]
+    assert project.data_problems() == [
+        f"simulate.empty_rows: error, and 1 training or val image of digits has no positive label: {name}",
+        bare,
+    ]
+
+
+def test_a_biased_draw_of_drawn_pictures_is_checked_too(project: Project) -> None:
+    def problems(bias: dict[str, Any]) -> list[str]:
+        project.edit({"simulate/default/bias": bias})
+        return project.data_problems()
+
+    assert problems({"kind": "size", "power": 1.0})[0].startswith("simulate.bias: size needs boxes")
+    table = {"kind": "table", "file": "w.csv"}
+    (project.root / "w.csv").write_text("class,weight\n" + "".join(f"digit_{digit},1\n" for digit in range(10)))
+    assert problems(table) == []
+    report = project.root / "data" / "simulate" / "digits" / "report.json"
+    files.write_json(report, {"bias": {"kind": "table", "file_sha256": "0" * 64}})
+    assert problems(table) == ["simulate.bias.file: w.csv changed since simulate ran: dvc repro -f simulate@digits"]
+    (project.root / "w.csv").write_text("class,weight\ndigit_0,1\n")
+    (problem,) = problems(table)
+    assert problem.startswith("simulate.bias: w.csv: 9 classes have no weight")
+
+
+def test_a_biased_draw_that_cannot_be_made_is_named_first(project: Project) -> None:
+    raw_data(project.root / "raw")
+    project.edit({"prepare/digits": VOC | {"root": "raw"}})
+
+    def problems(bias: dict[str, Any]) -> list[str]:
+        project.edit({"simulate/default/bias": bias})
+        return project.data_problems()
+
+    assert problems({"kind": "frequency", "power": 1.0}) == []
+    assert problems({"kind": "size", "power": 1.0}) == [
+        "simulate.bias: size needs boxes, and the data gave none (VOC has them in Annotations/, COCO in bbox; or weigh "
+        "by frequency or a table)"
+    ]
+    table = {"kind": "table", "file": "w.csv"}
+    assert problems(table) == ["simulate.bias.file: no file w.csv"]
+    (project.root / "w.csv").write_text("class,weight\nzebra,1\n")
+    first, *_ = problems(table)
+    assert first == "simulate.bias: w.csv: classes are not in the dataset: line 2 'zebra'"
+
+    settings = voc.Settings.model_validate(VOC | {"root": "raw"})
+    found = voc.read(settings, project.root).table
+    (project.root / "w.csv").write_text("class,weight\n" + "".join(f"{name},1\n" for name in found.classes))
+    assert problems(table) == []
+    report = project.root / "data" / "simulate" / "digits" / "report.json"
+    files.write_json(report, {"bias": {"kind": "table", "file_sha256": files.sha256(project.root / "w.csv")}})
+    assert problems(table) == []
+    files.write_json(report, {"bias": {"kind": "table", "file_sha256": "0" * 64}})
+    assert problems(table) == ["simulate.bias.file: w.csv changed since simulate ran: dvc repro -f simulate@digits"]
+    files.write_json(report, {"bias": None})  # of given labels
+    assert problems(table) == []
+
+
+def test_raw_lists_are_not_read_again_while_nothing_changed(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists of a large set take a minute; what prepare found in the same files is at hand."""
+    raw_data(project.root / "raw")
+    project.edit({"prepare/digits": VOC | {"root": "raw"}})
+    prepared = project.root / "data" / "prepare" / "digits"
+    settings = voc.Settings.model_validate(VOC | {"root": "raw"})
+    files.write_json(prepared / "report.json", {"raw_sha256": voc.fingerprint(settings, project.root)})
+    write_table(prepared / "table.h5", voc.read(settings, project.root).table)
+    monkeypatch.setattr(voc, "read", lambda *_: pytest.fail("read again"))
+    assert project.data_problems() == []
+    monkeypatch.undo()
+    (project.root / "raw/JPEGImages/train_3.jpg").write_bytes(b"another")
+    (problem,) = project.data_problems()
+    assert problem == "prepare.digits: raw data of digits changed since prepare ran: dvc repro -f prepare@digits"
+
+
+def test_logits_of_all_epochs_that_are_too_large_to_keep_are_named(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw_data(project.root / "raw")  # 8 images to train on, one class
+    project.edit({"prepare/digits": VOC | {"root": "raw"}, "finetune/digits": {"epochs": 100}})
+    monkeypatch.setattr(rules, "BUDGET", 8 * 100 - 1)
+    line = "finetune.default.keep_epoch_logits: 100 epochs of 8 x 1 logits are 0.0 GB a run; set it to false for digits"
+    assert project.problems() == [line]
+    monkeypatch.setattr(rules, "BUDGET", 8 * 100)
+    assert project.problems() == []
+
+
+BIRDS = [" ".join([*line.split()[:2], "1", *line.split()[3:]]) for line in test_cub.LINES]  # none without an attribute
+RAW = {"coco": test_coco.tree, "nus": test_nus.formatted, "cub": lambda folder: test_cub.tree(folder, BIRDS)}
+"""What writes raw data of the layout that a profile asks for; all others ask for VOC's."""
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in Path(__file__).parents[2].glob("profiles/*.yaml")))
+def test_every_profile_passes_once_its_raw_data_is_named(tmp_path: Path, repository: Path, name: str) -> None:
+    RAW.get(name, raw_data)(tmp_path / "raw")
+    try:
+        params = profiles.params(repository, name, "raw")
+    except ConfigError:
+        params = profiles.params(repository, name)  # reads no raw data
+    assert preflight.check(tmp_path, params) == []
