@@ -365,7 +365,9 @@ def test_an_edit_of_a_method_is_not_overwritten(small: Path) -> None:
     edited = path.read_text() + "# tried 0.2: worse\n"
     path.write_text(edited)
     before = (small / "params.yaml").read_text()
-    with pytest.raises(ConfigError, match=r"^params/methods/em\.yaml holds edits .* copies each to <file>.bak first: params/methods/em"):
+    with pytest.raises(
+        ConfigError, match=r"^params/methods/em\.yaml holds edits .* copies each to <file>.bak first: params/methods/em"
+    ):
         profile.apply(small, "small")
     assert (path.read_text(), (small / "params.yaml").read_text()) == (edited, before)
     profile.apply(small, "small", force=True)
