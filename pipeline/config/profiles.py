@@ -121,7 +121,7 @@ def written(root: Path) -> dict[str, str]:
 
 def in_force(text: str) -> str | None:
     """Return the name of the profile that a params.yaml says it was written from; None where it says none."""
-    match = re.search(r"^profile:[ \t]*([\w-]+)", text, re.MULTILINE)
+    match = re.search(r'^\{?"?profile"?:[ \t]*"?([\w-]+)', text, re.MULTILINE)  # JSON is YAML too
     return match[1] if match else None
 
 

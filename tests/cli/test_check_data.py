@@ -427,7 +427,9 @@ def test_the_exit_status_says_whether_the_data_are_clean(project, capsys):
     assert "a2.jpg: empty file" in out and err == ""
     assert json.loads(Path("found/report.json").read_text()) == checked() | {"clean": False}
     assert main.main(["check-data", "gone"]) == 1
-    assert "error: no dataset 'gone': params.yaml has digits, pets, and profiles are none\n" == capsys.readouterr().err
+    assert (
+        "error: no dataset 'gone': params.yaml has digits, pets, and profiles are default\n" == capsys.readouterr().err
+    )
     with pytest.raises(SystemExit, match="2"):
         main.main(["check-data"])
 

@@ -330,7 +330,7 @@ def test_finetune_starts_from_backbone_and_head(project: Project, monkeypatch: p
 def test_lac_goes_on_from_the_first_stage(project: Project) -> None:
     end_to_end(project.root, "digits", "plc", 0)
     project.set("lac", learning_rate=1e-30, epochs=1, ema=None, weight_decay=0.0)
-    lac(project.root, "digits", "lac", 0, "plc")
+    lac(project.root, "digits", "lac", 0)
     first, second = states(project, "end_to_end", "digits-plc-0"), states(project, "lac", "digits-lac-0")
     assert all(torch.equal(value, second[name]) for name, value in first.items())
     queue = read_torch(project.folder("lac", "digits-lac-0") / "method.pt")["queue_labels"]
@@ -541,7 +541,8 @@ def test_the_code_of_a_run_is_what_the_graph_says(repository: Path) -> None:
         files |= {path.relative_to(repository).as_posix() for folder in folders for path in folder.rglob("*.py")}
         assert found <= files
         rest = {file for file in files - found if not file.endswith("__init__.py")}
-        assert rest == {"pipeline/config/params.py", "pipeline/config/runs.py", "pipeline/audits/settings.py"}
+        config = {f"pipeline/config/{name}.py" for name in ("params", "plan", "rules", "runs")}
+        assert rest == config | {"pipeline/audits/settings.py"}
 
 
 def test_an_edit_of_another_methods_code_leaves_a_run_resumable(
@@ -780,7 +781,7 @@ def test_finetune_without_what_it_starts_from(project: Project) -> None:
     project.put(project.cache, features=tiny.numbers(36, 8))
     linear_init(project.root, "digits", "an", 0)
     project.set("finetune", head=tiny.EMBEDDING)
-    refused(ConfigError, r"finetune\.default\.head: differs from linear_init\.default\.head, whose weights it starts")
+    refused(FileError, "digits-an-0/weights.pt: not a head of kind 'label_embedding'")
     project.set("finetune", head=tiny.LINEAR, freeze=["layer1"])
     refused(ConfigError, "freeze: the backbone has no module 'layer1'")
     project.set("finetune", freeze=[])
@@ -792,12 +793,12 @@ def test_finetune_without_what_it_starts_from(project: Project) -> None:
 
 def test_lac_without_what_it_starts_from(project: Project) -> None:
     with pytest.raises(FileError, match="runs/end_to_end/digits-plc-0/weights.pt: cannot be read"):
-        lac(project.root, "digits", "lac", 0, "plc")
+        lac(project.root, "digits", "lac", 0)
     end_to_end(project.root, "digits", "plc", 0)
     project.set("lac", head=tiny.EMBEDDING | {"heads": 4})
     with pytest.raises(FileError, match="digits-plc-0/weights.pt: its head is .*'heads': 2.* asks for .*'heads': 4"):
-        lac(project.root, "digits", "lac", 0, "plc")
+        lac(project.root, "digits", "lac", 0)
     project.set("lac", head=tiny.EMBEDDING, strong=None)
-    with pytest.raises(ConfigError, match="strong: a method of two views needs the settings"):
-        lac(project.root, "digits", "lac", 0, "plc")
+    with pytest.raises(ConfigError, match="strong: is null, and `lac` .* asks for a strong view"):
+        lac(project.root, "digits", "lac", 0)
     assert not project.folder("lac", "digits-lac-0").exists()
