@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from pipeline.config.rules import may_start
 from pipeline.config.runs import read_run
 from pipeline.core import files
 from pipeline.core.errors import FileError
@@ -28,7 +29,7 @@ def lac(root: Path, dataset: str, method: str, seed: int, variant: str | None = 
     weights = root / "runs" / "end_to_end" / f"{dataset}-{run.start}-{seed}" / "weights.pt"
     content = files.read_torch(weights)
     head, wanted = content["architecture"]["head"], run.settings.head.model_dump()
-    if head != wanted:
+    if not may_start("lac", wanted, head):
         raise FileError(f"{weights}: its head is {head}, lac.head asks for {wanted}")
 
     def make_network() -> Network:

@@ -3,6 +3,7 @@
 import ast
 import graphlib
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -199,3 +200,34 @@ def test_each_of_these_tests_can_fail(fault: str, monkeypatch: pytest.MonkeyPatc
     }
     with pytest.raises((AssertionError, ValueError, graphlib.CycleError)):
         tests.get(fault, lambda: test_what_is_forbidden(name))()
+
+
+LONGEST, MOST_ARGUMENTS = 60, 7
+WIDE = {("pipeline.networks.label_transformer", "__init__")}  # the sizes of a published layer, by keyword
+
+
+def too_large(name: str, tree: ast.Module) -> Iterator[str]:
+    """Yield functions that are longer, or take more arguments, than a person reads at once."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            count = len([argument for argument in arguments if argument.arg not in ("self", "cls")])
+            if lines > LONGEST or (count > MOST_ARGUMENTS and (name, node.name) not in WIDE):
+                yield f"{name}.{node.name}: {lines} lines, {count} arguments"
+
+
+def test_functions_are_short() -> None:
+    assert [line for name, tree in TREES.items() for line in too_large(name, tree)] == []
+    long = ast.parse("def f(a, b, c, d, e, g, h, i):\n    pass\ndef g():\n" + "    x = 1\n" * LONGEST)
+    assert len(list(too_large("x", long))) == 2
+
+
+def test_every_template_is_package_data() -> None:
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["*"]
+    files = [path for folder in ("pipeline", "stages") for path in (ROOT / folder).rglob("*.j2")]
+    packages = {path.parent for path in FILES if path.name == "__init__.py"}
+    assert len(files) > 20
+    for path in files:
+        owner = next(parent for parent in path.parents if parent in packages)
+        assert any(path.relative_to(owner).match(pattern) for pattern in patterns), path

@@ -57,9 +57,12 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)
     if options.remove_leftovers:
-        for folder in leftovers:
-            shutil.rmtree(folder)
-            yield f"removed {folder}"
+        for path in leftovers:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+            yield f"removed {path}"
     elif leftovers and not problems:  # a fault in params.yaml may be why their runs are not asked for
         more = f" and {len(leftovers) - SHOWN} more" if len(leftovers) > SHOWN else ""
         print(

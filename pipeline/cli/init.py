@@ -218,6 +218,21 @@ def list_names(project: Path, root: str) -> set[str]:
     return names
 
 
+def _check_name(name: str, used: Collection[str]) -> None:
+    """Refuse a name that a dataset cannot have.
+
+    Raises:
+        ConfigError: It is no name for a dataset, or is in use.
+    """
+    if not NAME.fullmatch(name) or name in YAML_WORDS:
+        raise ConfigError(
+            f"{name!r} is no name for a dataset: small letters, digits and _, a letter first, and none of "
+            f"{', '.join(sorted(YAML_WORDS))}; give one by --name"
+        )
+    if name in used:
+        raise ConfigError(f"{name!r} is a name in params.yaml or in a profile; give another by --name")
+
+
 def format_profile(name: str, root: str, block: dict[str, Any], table: Table, used: Collection[str] = ()) -> str:
     """Format the profile of a dataset.
 
@@ -233,14 +248,8 @@ def format_profile(name: str, root: str, block: dict[str, Any], table: Table, us
 
     Raises:
         ConfigError: The name is no name for a dataset, or is in use.
-    """
-    if not NAME.fullmatch(name) or name in YAML_WORDS:
-        raise ConfigError(
-            f"{name!r} is no name for a dataset: small letters, digits and _, a letter first, and none of "
-            f"{', '.join(sorted(YAML_WORDS))}; give one by --name"
-        )
-    if name in used:
-        raise ConfigError(f"{name!r} is a name in params.yaml or in a profile; give another by --name")
+    """  # noqa: DOC502  from the check of the name
+    _check_name(name, used)
     methods, protocol = (FULL, "seeded") if table.exhaustive else (PARTIAL, "given")
     mean, select = "[0.5, 0.5, 0.5]", "clean" if table.measurable("val") else "observed"
     lines = [

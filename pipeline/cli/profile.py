@@ -77,7 +77,7 @@ def apply(root: Path, name: str, raw: str | None = None, *, force: bool = False)
         raise ConfigError(
             f"{' and '.join(edited)} {'holds' if len(edited) == 1 else 'hold'} edits that neither a commit nor a "
             f"profile has, and profile `{name}` would overwrite them. Keep them as profiles/<name>.yaml or commit "
-            f"them; or run `spml profile {name} --force`, which copies them to {edited[0]}.bak first."
+            f"them; or run `spml profile {name} --force`, which copies each to <file>.bak first: {', '.join(edited)}."
         )
     for file in edited:
         write_text(root / f"{file}.bak", now[file])
@@ -107,7 +107,7 @@ def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
     parser = verbs.add_parser("profile", help="write params.yaml from a profile")
     parser.add_argument("name", help="a file of profiles/, without .yaml")
     parser.add_argument("--root", metavar="FOLDER", help="folder of the raw data: replaces prepare.<dataset>.root")
-    parser.add_argument("--force", action="store_true", help="overwrite edits, after a copy to params.yaml.bak")
+    parser.add_argument("--force", action="store_true", help="overwrite edits, after a copy of each file to <file>.bak")
     return parser
 
 

@@ -144,11 +144,11 @@ def _absent(keys: Iterable[str], content: Any) -> list[str]:
 
 
 def leftovers(graph: Graph) -> list[Path]:
-    """Return the folders <top>/<stage>/<key>, or <top>/<stage>, of `RUN_FOLDERS` that belong to no stage."""
+    """Return <top>/<stage>/<key> and <key>.json, or <top>/<stage>, of `RUN_FOLDERS` that belong to no stage."""
     found: list[Path] = []
     for top in RUN_FOLDERS:
         for stage in sorted(path for path in (graph.root / top).glob("*") if path.is_dir()):
-            keys = sorted(path for path in stage.iterdir() if path.is_dir())
+            keys = sorted(path for path in stage.iterdir() if path.is_dir() or path.suffix == ".json")
             strangers = [key for key in keys if not graph.makes(key.relative_to(graph.root))]
             found += strangers if graph.makes(stage.relative_to(graph.root)) else [stage]
     return [path.relative_to(graph.root) for path in found]

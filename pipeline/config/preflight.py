@@ -179,7 +179,7 @@ def check_methods(params: Params) -> list[str]:
         if name not in params.methods
     ]
     for name, section in params.methods.items():
-        for dataset in section.keys() - {PUBLISHED}:  # its recipes were checked as they were read
+        for dataset in [key for key in section if key != PUBLISHED]:  # its recipes were checked as they were read
             try:
                 problems += check_method(name, params.method(name, dataset), method_key(name, dataset))
             except ConfigError as error:
@@ -208,7 +208,11 @@ def check_runs(params: Params, tables: dict[str, Table]) -> list[str]:
         if variant:
             own = params.run(stage, dataset, method, variant)[1]
             problems += check_method(method, own, f"{run.where}.set.method")
-        problems += [*rules.training_run(run), *(rules.training_data(run, table) if table else [])]
+        problems += [
+            *rules.training_run(run),
+            *rules.start_weights(run),
+            *(rules.training_data(run, table) if table else []),
+        ]
     for stage in TRAINING_STAGES:
         problems += _off_the_grid(params, stage)
     for method in params.grid.landscape:

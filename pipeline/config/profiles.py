@@ -207,8 +207,22 @@ def default_texts(root: Path, *, restore: bool = False) -> dict[str, str]:
             f"of a shallow clone by `git fetch --unshallow`, or put the project's own {PARAMS} and {METHODS} here"
         )
     replaced = hidden if now == DEFAULT and not restore else hidden | {PARAMS}
-    old = {file: committed(root, file, commit) for file in replaced}
-    return texts | {file: text for file, text in old.items() if text is not None}
+    return texts | {file: _before(root, file, commit) for file in replaced if file in texts}
+
+
+def _before(root: Path, file: str, commit: str) -> str:
+    """Return a file as it was before a profile was laid over it: that of the default's commit, or of the newest.
+
+    Raises:
+        ConfigError: No commit has it.
+    """
+    if (text := committed(root, file, commit)) is not None:
+        return text
+    newest = committed(root, file)  # of a method that is newer than the default's commit
+    if newest is None or digest(newest) == written(root).get(file):
+        kept = f"put it back from {file}.bak and " if (root / f"{file}.bak").is_file() else ""
+        raise ConfigError(f"{file}: a profile is laid over it and no commit has it as it was before: {kept}commit that")
+    return newest
 
 
 # ---------------------------------------------------------------------------------------------- a profile over it
@@ -341,9 +355,21 @@ def _checked(texts: dict[str, str], name: str) -> Params:
     Raises:
         ConfigError: They are not valid.
     """
-    plain = {Path(file).stem: YAML(typ="safe", pure=True).load(text) for file, text in texts.items() if file != PARAMS}
-    content = YAML(typ="safe", pure=True).load(texts[PARAMS])
-    return parse_params(content, plain, f"profile `{name}`", whole=True)
+    plain = {file: _plain(text, file) for file, text in texts.items()}
+    methods = {Path(file).stem: content for file, content in plain.items() if file != PARAMS}
+    return parse_params(plain[PARAMS], methods, f"profile `{name}`", whole=True)
+
+
+def _plain(text: str, name: str) -> Any:
+    """Return the content of a YAML text as plain mappings and lists.
+
+    Raises:
+        ConfigError: The text is not YAML.
+    """
+    try:
+        return YAML(typ="safe", pure=True).load(text)
+    except YAMLError as error:
+        raise ConfigError(f"{name}: not YAML 1.2: {' '.join(str(error).split())}") from error
 
 
 def params(root: Path, name: str, raw: str | None = None) -> Params:

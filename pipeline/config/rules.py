@@ -159,7 +159,7 @@ def training_run(run: PlannedRun) -> list[str]:
     """Return what keeps a run from starting, whatever the data."""
     cached = run.stage == "linear_init"
     problems = cached_features(run) if cached else strong_view(run)
-    return [*problems, *unmet_needs(run), *label_density(run), *start_weights(run)]
+    return [*problems, *unmet_needs(run), *label_density(run)]
 
 
 def training_data(run: PlannedRun, table: Table) -> list[str]:
@@ -227,13 +227,16 @@ def label_density(run: PlannedRun) -> list[str]:
 
 
 def start_weights(run: PlannedRun) -> list[str]:
-    """Return a problem where a run starts from the network of an earlier stage whose head has other weights."""
+    """Return a problem where a run starts from the network of an earlier stage whose head has other weights.
+
+    For the preflight: a stage compares the stored network itself, and reads no other run's settings.
+    """
     if run.stage not in CONTINUES:
         return []
     before, start = CONTINUES[run.stage], run.start
     try:
         head = run.params.run(before, run.dataset, start)[0].head
-    except ConfigError:  # that run is named itself; a stage reads no other method's file
+    except ConfigError:  # that run is named itself
         return []
     if may_start(run.stage, run.settings.head.model_dump(), head.model_dump()):
         return []

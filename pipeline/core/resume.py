@@ -154,7 +154,7 @@ def _try_lock(path: Path, *, create: bool = False) -> FileLock | None:
         The lock; None where another process holds it, or where the folder is absent and not to be made.
 
     Raises:
-        OSError: The folder cannot be made or written to.
+        FileError: The folder cannot be made or locked.
     """
     lock = FileLock(path / "lock", timeout=0, thread_local=False)
     while create or path.exists():
@@ -164,9 +164,9 @@ def _try_lock(path: Path, *, create: bool = False) -> FileLock | None:
         except (Timeout, FileNotFoundError):
             if not create or (path / "lock").exists():
                 return None  # else another process has just deleted the folder
-        except OSError:  # another user's
+        except OSError as error:  # another user's, or a disk without locks
             if create:
-                raise
+                raise FileError(f"{path}: cannot be locked ({error.strerror or error})") from error
             return None
     return None
 
@@ -197,7 +197,7 @@ class Checkpoint:
         interval: Seconds between two writes.
 
     Raises:
-        FileError: Another process is at the same run.
+        FileError: Another process is at the same run, or the folder cannot be made or locked.
     """
 
     def __init__(self, path: Path, interval: float = 20.0) -> None:

@@ -10,7 +10,6 @@ import pandas as pd
 
 from pipeline.report.frames import (
     ARM,
-    FIRST_NETWORK,
     SECOND_STAGE,
     Arm,
     Results,
@@ -104,7 +103,7 @@ def second_stage(result: Results) -> pd.DataFrame:
     second = [arm for arm in arms if arm[0] == SECOND_STAGE]
     own = [arm for arm in second if arm[1] == SECOND_STAGE]
     others = [arm for arm in second if arm not in own]
-    starts = [arm for arm in arms if arm == ("end_to_end", FIRST_NETWORK, "")]
+    starts = [arm for arm in arms if arm == ("end_to_end", result.second_from, "")]
     rows = []
     for subject in own:
         more = [] if subject[2] else [*(arm for arm in own if arm != subject), *starts]

@@ -35,7 +35,6 @@ Spread = dict[str, Any]
 BASELINE = "an"
 CEILING = "full"
 SECOND_STAGE = "lac"  # the stage, and the method it is named after
-FIRST_NETWORK = "plc"  # the method whose network the second stage starts from
 ORACLES = {"full": "sees all labels", "iun": "sees the true negatives"}
 GIVEN = "against the given labels; unknown counted absent"
 """What is said wherever a score stands that is not against full labels."""
@@ -53,6 +52,8 @@ class Results:
     about: Dataset
     truth: bool
     """Whether its labels are exhaustive, so that there is something to measure against."""
+    second_from: str
+    """The method of end_to_end whose network the second stage goes on from."""
     one_label: bool
     """Whether each image shows one present label, as in the papers."""
     runs: pd.DataFrame
@@ -103,6 +104,7 @@ def measure(collected: Collected) -> dict[str, Results]:
         found[about.name] = Results(
             about,
             truth,
+            collected.params.grid.lac_start,
             collected.one_label(about.name),
             frame,
             _by_epoch(runs),

@@ -44,7 +44,7 @@ def load(block: dict[str, Any], key: str) -> tuple[ModuleType, Any]:
     """
     name = block.get("source")
     if name not in names():
-        raise ConfigError(f"{key}.source: no source {name!r}; there are {', '.join(names())}")
+        raise ConfigError(f"{key}.source: no file pipeline/sources/{name}.py; there are {', '.join(names())}")
     source = import_module(f"pipeline.sources.{name}")
     try:
         return source, source.Settings.model_validate(block)

@@ -61,7 +61,7 @@ class Training(Strict):
 
     protocol: Literal["common", "published"]
     """``common``: this block for every method, so that rows compare; ``published``: the recipe of the method's own
-    source, ``methods.<method>.published``, lies over it, augmentation included."""
+    source, ``published`` in ``params/methods/<method>.yaml``, lies over it, augmentation included."""
     head: Head
     epochs: Count
     batch_size: Count

@@ -34,11 +34,13 @@ def test_leftovers_are_named_and_removed_on_request_only(
     left = [Path(f"runs/finetune/digits-em-{seed}") for seed in range(4)]
     for folder in left:
         write_text(folder / "metrics.json", "{}")
+    left.append(Path("runs/finetune/digits-em-0.json"))  # the few numbers of a run lie beside its folder
+    write_text(left[-1], "{}")
     write_text("runs/finetune/digits-em-9/metrics.json", "{}")
     monkeypatch.setattr(check, "find_problems", lambda root: ([], [folder for folder in left if folder.exists()]))
     status, out, err = shown(capsys)
     assert (status, out) == (0, "") and all(folder.exists() for folder in left)
-    assert f": {', '.join(map(str, left[:3]))} and 1 more; nothing shows them" in err
+    assert f": {', '.join(map(str, left[:3]))} and 2 more; nothing shows them" in err
     assert shown(capsys, "--remove-leftovers") == (0, "".join(f"removed {folder}\n" for folder in left), "")
     assert [path.name for path in Path("runs/finetune").iterdir()] == ["digits-em-9"]
     assert shown(capsys) == (0, "", "")

@@ -214,7 +214,8 @@ def test_a_folder_that_is_not_there_is_a_fault(project):
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"), [({"source": "moon"}, "no source 'moon'"), ({"size": "8"}, "prepare.pets.size")]
+    ("changes", "words"),
+    [({"source": "moon"}, "no file pipeline/sources/moon.py"), ({"size": "8"}, "prepare.pets.size")],
 )
 def test_settings_that_are_not_valid_are_an_error(project, changes, words):
     project("voc", **changes)

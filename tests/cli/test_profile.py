@@ -365,7 +365,9 @@ def test_an_edit_of_a_method_is_not_overwritten(small: Path) -> None:
     edited = path.read_text() + "# tried 0.2: worse\n"
     path.write_text(edited)
     before = (small / "params.yaml").read_text()
-    with pytest.raises(ConfigError, match=r"^params/methods/em\.yaml holds edits .* copies them to params/methods/em"):
+    with pytest.raises(
+        ConfigError, match=r"^params/methods/em\.yaml holds edits .* copies each to <file>.bak first: params/methods/em"
+    ):
         profile.apply(small, "small")
     assert (path.read_text(), (small / "params.yaml").read_text()) == (edited, before)
     profile.apply(small, "small", force=True)
@@ -464,3 +466,29 @@ def test_command_line(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     Path("params.yaml").write_text("grid: [\n")  # not even YAML: still an edit
     assert main(["profile", "photos"]) == 1
     assert capsys.readouterr().err.startswith("error: params.yaml holds edits")
+
+
+def test_a_method_newer_than_the_default_comes_back_only_as_a_commit_has_it(small: Path) -> None:
+    own = small / "params/methods/em.yaml"
+    before = own.read_text()
+    git(small, "rm", "-q", "--cached", "params/methods/em.yaml")
+    git(small, "commit", "-qm", "em is not there yet", "--amend")
+    git(small, "commit", "-qm", "default", "--allow-empty")
+    (small / "profiles/laid.yaml").write_text("methods: {em: {default: {alpha: 0.75}}}\n")
+    profile.apply(small, "laid", force=True)
+    laid = own.read_text()
+    with pytest.raises(ConfigError, match=r"em\.yaml: a profile is laid over it .* put it back from .*em\.yaml\.bak"):
+        profile.apply(small, "default")
+    assert laid != before and own.read_text() == laid
+    own.write_text(before)
+    git(small, "add", "params/methods/em.yaml")
+    git(small, "commit", "-qm", "em as it was")
+    profile.apply(small, "default")
+    assert own.read_text() == before
+
+
+def test_a_methods_file_that_is_not_yaml_is_named(project: Path) -> None:
+    path = project / "params/methods/lac.yaml"
+    path.write_text(path.read_text() + "[\n")
+    with pytest.raises(ConfigError, match=r"^params/methods/lac\.yaml: not YAML 1\.2: "):
+        profile.apply(project, "photos", "raw")

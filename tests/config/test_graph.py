@@ -12,8 +12,13 @@ from pipeline.config.params import read_project
 from pipeline.core import files
 from tests import copies
 
-LEFT = ["runs/finetune/digits-em-1", "runs/lac/digits-lac-0-queue", "analyses/maps"]
-KEPT = ["runs/finetune/digits-em-0", "runs/lac/digits-lac-0-no_queue", "analyses/audit/digits-0"]
+LEFT = ["runs/finetune/digits-em-1", "runs/finetune/digits-em-1.json", "runs/lac/digits-lac-0-queue", "analyses/maps"]
+KEPT = [
+    "runs/finetune/digits-em-0",
+    "runs/finetune/digits-em-0.json",
+    "runs/lac/digits-lac-0-no_queue",
+    "analyses/audit/digits-0",
+]
 
 
 @pytest.fixture(scope="module")
@@ -25,10 +30,10 @@ def project(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
 
 
 def test_the_default_passes_and_folders_of_removed_runs_are_named(project: Path) -> None:
-    for folder in LEFT + KEPT:
-        files.write_json(project / folder / "x.json", {})
+    for path in LEFT + KEPT:
+        files.write_json(project / path if path.endswith(".json") else project / path / "x.json", {})
     problems, leftovers = graph.check(project, read_project(project))
-    assert problems == [] and leftovers == [Path(folder) for folder in LEFT]
+    assert problems == [] and leftovers == [Path(path) for path in LEFT]
     for folder in ("runs", "analyses"):
         shutil.rmtree(project / folder)
 

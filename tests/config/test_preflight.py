@@ -117,15 +117,18 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
                 "grid/finetune": [],
                 "grid/landscape": [],
             },
-            r"grid\.linear_init: methods\.emm: unknown method; there are an, .*\bem, em_apl, ",
+            r"grid\.linear_init: unknown method: no file pipeline/methods/emm\.py; there are an, .*\bem, em_apl, ",
         ),
         (
             {"grid/end_to_end": ["plc", "base"], "methods/base": {"default": {}}},
-            r"grid\.end_to_end: methods\.base: unknown method",
+            r"grid\.end_to_end: unknown method: no file pipeline/methods/base\.py",
         ),
         ({"methods/em": ...}, r"^params/methods/em\.yaml: no such file; there are an, "),
         ({"methods/l1r": ...}, r"^params/methods/l1r\.yaml: no such file, and there is pipeline/methods/l1r\.py$"),
-        ({"methods/emm": {"default": {}}}, r"^params/methods/emm\.yaml: methods\.emm: unknown method; "),
+        (
+            {"methods/emm": {"default": {}}},
+            r"^params/methods/emm\.yaml: unknown method: no file pipeline/methods/emm\.py; ",
+        ),
         ({"methods/em/default/alpha": "high"}, r"params/methods/em\.yaml:default\.alpha: "),
         ({"linear_init/digit": {"epochs": 3}}, r"linear_init\.digit: no dataset of that name"),
         ({"methods/em/voc": {"alfa": 0.1}}, r"em\.yaml:voc\.alfa: "),  # a dataset that the grid does not run
@@ -260,7 +263,7 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
         # data
         (
             {"prepare/digits/source": "digit"},
-            r"prepare\.digits\.source: no source .digit.; there are .*digits",
+            r"prepare\.digits\.source: no file pipeline/sources/digit\.py; there are .*digits",
         ),
         ({"prepare/digits/train": "many"}, r"prepare\.digits\.train: "),
         ({"backbone/digits": FILE}, r"backbone\.digits\.file: no file gone\.pth"),

@@ -88,7 +88,8 @@ def test_the_methods_with_a_linear_head_there_can_have_one(name: str) -> None:
 
 
 def _problems(given: Params, stage: str, dataset: str, method: str) -> list[str]:
-    return rules.training_run(plan_run(given, stage, dataset, method, None))
+    run = plan_run(given, stage, dataset, method, None)
+    return [*rules.training_run(run), *rules.start_weights(run)]
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)

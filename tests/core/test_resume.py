@@ -411,3 +411,12 @@ def test_a_large_file_counts_by_size_and_time(tmp_path: Path, monkeypatch: pytes
     path.write_bytes(b"123456")
     os.utime(path, ns=(10**18, 10**18))
     assert found != fingerprint([], [path])
+
+
+def test_a_folder_that_cannot_be_locked_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr("pipeline.core.resume.FileLock.acquire", refuse)
+    with pytest.raises(FileError, match=r"run: cannot be locked \(No locks available\)$"):
+        Checkpoint(tmp_path / "run")

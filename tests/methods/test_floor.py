@@ -116,5 +116,5 @@ def test_losses_whose_goldens_have_no_constant_do_not_read_the_floor(name: str):
 @pytest.mark.parametrize("name", sorted(READERS))
 def test_a_floor_outside_zero_and_one_is_refused_by_key(name: str, floor: float):
     method, settings = READERS[name]
-    with pytest.raises(ConfigError, match=rf"methods\.{method}\.floor"):
+    with pytest.raises(ConfigError, match=rf"params/methods/{method}\.yaml: floor"):
         base.build(method, settings(FILES[name][0].get("settings", {})) | {"floor": floor}, problem())

@@ -20,7 +20,9 @@ def test_a_source_is_found_and_its_settings_are_checked():
 
 @pytest.mark.parametrize("name", ["moon", "base", "__init__", None, ["digits"], "../digits"])
 def test_a_name_that_is_no_source_is_refused(name):
-    with pytest.raises(ConfigError, match=r"prepare\.mine\.source: no source .*; there are .*digits, .*nus"):
+    with pytest.raises(
+        ConfigError, match=r"prepare\.mine\.source: no file pipeline/sources/.*; there are .*digits, .*nus"
+    ):
         base.load(DIGITS | {"source": name}, "prepare.mine")
 
 

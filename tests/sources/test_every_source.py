@@ -90,7 +90,8 @@ CASES = {
     ),
 }
 EVERY = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-LISTED = pytest.mark.parametrize("case", [case for case in CASES.values() if case.lists], ids=[*CASES][:-1])
+_WITH_LISTS = {name: case for name, case in CASES.items() if case.lists}
+LISTED = pytest.mark.parametrize("case", _WITH_LISTS.values(), ids=_WITH_LISTS)
 
 
 def written(case: Case, place: Path) -> Path:

@@ -343,7 +343,7 @@ def test_a_dataset_that_another_process_is_packing_stays(project):
 
 
 @pytest.mark.parametrize(
-    "change, words", [({"source": "../voc"}, r"source: no source '\.\./voc'"), ({"size": "8"}, "size")]
+    "change, words", [({"source": "../voc"}, r"source: no file pipeline/sources/\.\./voc\.py"), ({"size": "8"}, "size")]
 )
 def test_settings_that_do_not_fit_name_their_key(project, change, words):
     root = project(VOC | change)

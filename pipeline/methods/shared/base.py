@@ -45,7 +45,7 @@ class Method(nn.Module, ABC):
     """
 
     Settings: ClassVar[type[Strict]]
-    """Schema of ``methods.<name>`` in params.yaml."""
+    """Schema of the settings in ``params/methods/<name>.yaml``."""
     labels: ClassVar[Literal["single", "all", "negatives"]] = "single"
     """Label set that the method is given."""
     views: ClassVar[tuple[str, ...]] = ("weak",)
@@ -246,16 +246,16 @@ def load(name: str) -> type[Method]:
         ConfigError: There is no such method.
     """
     if not re.fullmatch("[a-z][a-z0-9_]*", name) or name not in names():
-        raise ConfigError(f"methods.{name}: unknown method; there are {', '.join(names())}")
+        raise ConfigError(f"unknown method: no file pipeline/methods/{name}.py; there are {', '.join(names())}")
     return import_module(f"pipeline.methods.{name}").METHOD
 
 
 def build(name: str, settings: dict[str, Any], problem: Problem) -> Method:
-    """Make a method from its block of params.yaml.
+    """Make a method from its settings.
 
     Args:
         name: Module name.
-        settings: ``methods.<name>`` as it holds for the dataset.
+        settings: ``params/methods/<name>.yaml`` as it holds for the dataset.
         problem: What may be known before training.
 
     Returns:
@@ -268,7 +268,8 @@ def build(name: str, settings: dict[str, Any], problem: Problem) -> Method:
     try:
         checked = method.Settings.model_validate(settings)
     except ValidationError as error:
-        raise ConfigError(explain(error, f"methods.{name}")) from error
+        lines = [f"params/methods/{name}.yaml: {line}" for line in explain(error, "").splitlines()]
+        raise ConfigError("\n".join(lines)) from error
     made = method(checked, problem)
     if "expected_positives" in method.needs:
         _ = made.expected_positives  # raises where nobody gave it, though the method may read it later only
@@ -288,4 +289,4 @@ def check_needs(name: str, method: Method | type[Method], available: Iterable[st
     """
     missing = sorted(set(method.needs) - set(available) - {"expected_positives"})
     if missing:
-        raise ConfigError(f"methods.{name}: needs {', '.join(missing)}, which this stage and its network do not give")
+        raise ConfigError(f"{name}: needs {', '.join(missing)}, which this stage and its network do not give")
