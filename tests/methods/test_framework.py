@@ -379,5 +379,5 @@ def test_labels_are_those_of_splc_past_its_warmup():
     ],
 )
 def test_parts_that_mean_nothing_are_refused_by_key(change, key):
-    with pytest.raises(ConfigError, match=rf"methods\.framework\.{key}"):
+    with pytest.raises(ConfigError, match=rf"framework\.yaml: {key}"):
         made({**AN, **change})

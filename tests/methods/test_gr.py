@@ -297,7 +297,7 @@ def test_only_a_trainable_belief_has_parameters_and_their_rate_is_a_multiple():
     ],
 )
 def test_settings_that_mean_nothing_are_refused_by_key(change, key):
-    with pytest.raises(ConfigError, match=rf"methods\.gr\.{key}"):
+    with pytest.raises(ConfigError, match=rf"gr\.yaml: {key}"):
         made(**change)
 
 
