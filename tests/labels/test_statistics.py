@@ -2,12 +2,14 @@ import hashlib
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from pipeline.core.errors import ConfigError, SourceError
+from pipeline.config import rules
+from pipeline.core.errors import SourceError
 from pipeline.labels.description import describe_settings
 from pipeline.labels.draws import Draw, observe
 from pipeline.labels.statistics import distance_from_unbiased, summarize_draw
@@ -142,8 +144,10 @@ def test_labels_that_are_not_exhaustive_are_observed_as_they_are():
 
 @pytest.mark.parametrize("protocol, exhaustive", [("given", True), ("seeded", False), ("literature", False)])
 def test_a_protocol_that_does_not_suit_the_labels_is_refused(protocol, exhaustive):
-    with pytest.raises(ConfigError, match=rf"simulate\.protocol: {protocol}, but the labels of toy are"):
-        run(replace(table(ONES), exhaustive=exhaustive), protocol=protocol)
+    settings: Any = SimpleNamespace(protocol=protocol)
+    (problem,) = rules.label_protocol("toy", settings, replace(table(ONES), exhaustive=exhaustive))
+    assert problem.startswith(f"simulate.protocol: {protocol}, but the labels of toy are")
+    assert rules.label_protocol("toy", settings, replace(table(ONES), exhaustive=not exhaustive)) == []
 
 
 # ---------------------------------------------------------------------------------------------- settings
