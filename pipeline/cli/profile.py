@@ -39,8 +39,8 @@ def is_kept_elsewhere(root: Path, file: str, text: str) -> bool:
         return False
     if profiles.written(root).get(file) == profiles.digest(text):
         return True
-    if name in (None, profiles.DEFAULT):
-        return False
+    if name in (None, profiles.DEFAULT) or file not in (PARAMS, *profiles.covered(root, name)):
+        return False  # a file that the profile is not laid over is composed of itself
     try:
         blocks = profiles.blocks_with_root(YAML(typ="safe", pure=True).load(whole))
     except (YAMLError, AttributeError):  # not YAML, or not a mapping of mappings: certainly an edit

@@ -2,14 +2,14 @@
 
 Mappings merge, lists and values are replaced, an empty mapping ``{}`` empties the one below it (so that a profile can
 drop the variants), and the default's variants of a dataset that the profile does not run are left out. What a profile
-holds under ``methods`` is laid over the methods' files. Comments, anchors and number formats of the default survive.
+holds under ``methods`` is laid over the methods' files. Comments and number formats of the default survive. Anchors and
+merges are written out: where two keys share a mapping, ``dvc exp run -S`` alters both, or neither.
 
 params.yaml names its profile. The default is the working tree's where that is in force, and else that of the newest
 commit whose params.yaml says so. Source: ours.
 """
 
 import contextlib
-import copy
 import hashlib
 import io
 import re
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML, YAMLError
-from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.comments import Comment, CommentedMap, CommentedSeq, Format
 
 from pipeline.config.params import METHODS, PARAMS, Params, method_file, parse_params
 from pipeline.core.errors import ConfigError
@@ -52,7 +52,21 @@ def _parse(text: str, name: str) -> Any:
         raise ConfigError(f"{name}: not YAML 1.2: {error}") from error
     if not isinstance(content, dict):
         raise ConfigError(f"{name}: must be a mapping")
-    return content
+    return _unshared(content)
+
+
+def _unshared(node: Any) -> Any:
+    """Return a node of YAML with a copy of its own at every path: anchors, aliases and merges are written out."""
+    if not isinstance(node, CommentedMap | CommentedSeq):
+        return node
+    if isinstance(node, CommentedMap):
+        copied: Any = CommentedMap((key, _unshared(value)) for key, value in node.items())
+    else:
+        copied = CommentedSeq(_unshared(value) for value in node)
+    for attribute in (Comment.attrib, Format.attrib):
+        if hasattr(node, attribute):
+            setattr(copied, attribute, getattr(node, attribute))
+    return copied
 
 
 def _read(root: Path, name: str) -> Any:
@@ -232,39 +246,15 @@ def overlay(base: Any, change: Any) -> None:
     Args:
         base: The full mapping, altered.
         change: What differs. A mapping merges, unless it is empty or names another ``kind`` or ``source``: then, as
-            for a list or a value, it replaces what was there. What others share through a YAML anchor, or merge, stays
-            as it is for them.
+            for a list or a value, it replaces what was there.
     """
-    _overlay(base, change, _shared(base))
-
-
-def _overlay(base: Any, change: Any, shared: set[int]) -> None:
     for key, value in change.items():
         old = base.get(key)
         mergeable = isinstance(value, dict) and isinstance(old, dict) and len(value) > 0
         if mergeable and all(value.get(tag, old.get(tag)) == old.get(tag) for tag in ("kind", "source")):
-            if id(old) in shared:
-                old = base[key] = copy.deepcopy(old)
-            _overlay(old, value, shared)
+            overlay(old, value)
         else:
             base[key] = value
-
-
-def _shared(content: Any) -> set[int]:
-    """Return the ids of the mappings that have an anchor, or that more than one path leads to."""
-    seen: set[int] = set()
-    shared: set[int] = set()
-
-    def walk(node: Any) -> None:
-        if isinstance(node, dict):
-            if id(node) in seen or (isinstance(node, CommentedMap) and node.anchor.value):
-                shared.add(id(node))
-            seen.add(id(node))
-            for value in node.values():
-                walk(value)
-
-    walk(content)
-    return shared
 
 
 def blocks_with_root(content: Any) -> dict[str, Any]:

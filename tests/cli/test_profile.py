@@ -1,6 +1,5 @@
 """profiles/ -> params.yaml and params/methods: what is composed, and that no edit is lost."""
 
-import io
 import json
 import re
 import shutil
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
+from ruamel.yaml.events import AliasEvent
 
 from pipeline.cli import profile
 from pipeline.cli.main import main
@@ -167,21 +167,21 @@ b: {one: *x, two: {<<: *x}, three: {<<: *y, n: 3}}
 """
 
 
-@pytest.mark.parametrize("names", ["a.one", "a.two", "b.one", "b.two", "b.three", "a.one b.three", "b.one b.two"])
+@pytest.mark.parametrize("names", ["", "a.one", "a.two", "b.one", "b.two", "b.three", "a.one b.three", "b.one b.two"])
 def test_what_is_shared_by_an_anchor_stays_for_others(names: str) -> None:
     """Changing one place of a file with anchors is changing one place of the file written out."""
     change: dict[str, Any] = {"a": {}, "b": {}}
     plain = YAML(typ="safe", pure=True)
     expected = plain.load(SHARED)
     expected = json.loads(json.dumps(expected))  # no mapping twice
-    for top, name in (place.split(".") for place in names.split()):
+    for top, name in (path.split(".") for path in names.split()):
         change[top][name] = {"n": 7, "deep": {"m": 8}}
         expected[top][name]["n"] = 7
         expected[top][name]["deep"]["m"] = 8
-    content, buffer = profiles._yaml().load(SHARED), io.StringIO()
+    content = profiles._parse(SHARED, "shared")
     profiles.overlay(content, {top: change[top] for top in change if change[top]})
-    profiles._yaml().dump(content, buffer)
-    assert plain.load(buffer.getvalue()) == expected
+    text = profiles._dump(content)
+    assert plain.load(text) == expected and not set("&*") & set(text)
 
 
 def test_sections_stand_apart_whatever_is_added_to_them(project: Path) -> None:
@@ -203,12 +203,12 @@ def test_sections_stand_apart_whatever_is_added_to_them(project: Path) -> None:
     assert source == "a\n\n\nb\n"  # blank lines that say something stay
 
 
-def test_anchors_survive(project: Path) -> None:
-    file, mine = project / "params/methods/lac.yaml", project / "profiles/photos.yaml"
-    anchors = re.findall(r"[&*]\w+", file.read_text())
-    mine.write_text(f"{mine.read_text()}methods: {{lac: {{default: {{queue_size: 7}}}}}}\n")
-    profile.apply(project, "photos", "raw")
-    assert len(anchors) > 1 and re.findall(r"[&*]\w+", file.read_text()) == anchors
+def test_no_file_of_a_profile_shares_a_mapping(repository: Path) -> None:
+    """Of a mapping that two keys share, ``dvc exp run -S`` alters both, or neither, without a word."""
+    for name in profiles.names(repository):
+        for file, text in profiles.compose(repository, name).items():
+            shared = [event for event in YAML().parse(text) if isinstance(event, AliasEvent)]
+            assert not shared, f"profile {name}: {file}"
 
 
 @pytest.mark.parametrize(
@@ -375,6 +375,19 @@ def test_an_edit_of_a_method_is_not_overwritten(small: Path) -> None:
     path.write_text(path.read_text() + "# 0.7 is better\n")
     with pytest.raises(ConfigError, match=r"^params/methods/em\.yaml holds edits"):
         profile.apply(small, "default")
+
+
+def test_an_edit_of_a_file_that_the_profile_in_force_leaves_alone_is_not_overwritten(small: Path) -> None:
+    """Switching on would restore the file from the commit."""
+    profile.apply(small, "photos")  # which changes no method
+    path = small / "params/methods/em.yaml"
+    path.write_text(f"{path.read_text()}# mine\n")
+    edited = path.read_text()
+    with pytest.raises(ConfigError, match=r"^params/methods/em\.yaml holds edits"):
+        profile.apply(small, "small")
+    assert path.read_text() == edited
+    profile.apply(small, "default")
+    assert path.read_text() == edited
 
 
 def test_what_a_profile_wrote_is_known_when_params_were_restored_by_git(small: Path) -> None:

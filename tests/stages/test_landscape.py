@@ -22,15 +22,17 @@ from tests.stages import finished_runs as finished
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.25)
 SETTINGS = {"images": 9, "points_1d": 5, "points_2d": 3, "radius": 0.8, "direction_seed": 123, "batch_size": 4}
 EMBEDDING = {"kind": "label_embedding", "dim": 8, "heads": 2, "feedforward": 8, "encoder_layers": 1}
+STRONG = {"crop": 1.0, "cutout": 0.5, "operations": 2, "magnitude": 9, "jitter": 0.8, "grayscale": 0.2}
 EMBEDDING |= {"decoder_layers": 1, "dropout": 0.1, "embedding": 6}
 
 
 class Project:
     """A root with data, and trained networks on demand."""
 
-    def __init__(self, root: Path, repository: Path) -> None:
-        settings = {"default": SETTINGS}
-        finished.write_params(root, repository, variants=finished.no_variants(), landscape=settings)
+    def __init__(self, root: Path, repository: Path, **finetune: Any) -> None:
+        sections = {"finetune": {"default": finished.shipped(repository)["finetune"]["default"] | finetune}}
+        sections["landscape"] = {"default": SETTINGS}
+        finished.write_params(root, repository, variants=finished.no_variants(), **sections)
         self.root = root
         self.params = read_project(root)
         self.table, self.observed = finished.write_data(root)
@@ -212,7 +214,7 @@ def test_an_oracle_is_charged_with_its_own_labels(project: Project):
 
 
 def test_a_method_of_two_views_gets_the_picture_twice_and_forgets_nothing(tmp_path: Path, repository: Path):
-    project = Project(tmp_path, repository)
+    project = Project(tmp_path, repository, head=EMBEDDING, strong=STRONG)
     method = project.method("lac")
     network = project.train(method, "lac", seed=4, head=EMBEDDING)
     index = sample_images(finished.TRAIN, 9, 123, "digits")
