@@ -238,11 +238,6 @@ def read_tsv(path: str | Path) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text), delimiter="\t"))
 
 
-def write_summary(path: str | Path, title: str, lines: list[str]) -> None:
-    """Write a stage's ``summary.md``: what went in, what came out, counts, warnings, how to read the files."""
-    write_text(path, "\n".join([f"# {title}", "", *lines]))
-
-
 # ---------------------------------------------------------------------------------------------- torch
 def write_torch(path: str | Path, content: Any) -> None:
     """Save tensors, strings, numbers, lists and dicts with torch.

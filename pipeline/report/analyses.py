@@ -4,6 +4,9 @@ Columns ``x``, ``x_std`` and ``x_n`` are a spread over seeds (`frames`). Fractio
 definitions are those of the analyses themselves (`pipeline.audits`).
 """
 
+from collections.abc import Iterable
+from typing import Any
+
 import pandas as pd
 
 from pipeline.report.frames import ARM, BASELINE, Results, by_arm, in_order, spread, spreads, spreads_by_epoch
@@ -49,6 +52,25 @@ def label_coverage(result: Results) -> pd.DataFrame:
     first = every.groupby([*ARM, "seed"], sort=False)["epoch"].min().rename("first").reset_index()
     runs = runs.dropna(subset="coverage").merge(first, on=[*ARM, "seed"], how="left")  # NaN: no unknown cell
     return runs.assign(labelled=runs["first"] <= runs["epoch"])[[*ARM, "seed", "coverage", "labelled"]]
+
+
+def compared(results: Iterable[Results]) -> dict[str, Any]:
+    """Return what ``dvc metrics diff`` and ``dvc exp show`` compare beside the mAP of each run.
+
+    A nested mapping, dataset -> stage -> method: ``gap_share`` (of the means over seeds) and ``coverage`` (mean over
+    seeds), both in percent. What is not defined is left out.
+    """
+    numbers: dict[str, Any] = {}
+    for result in results:
+        if result.arms.empty:
+            continue
+        coverage = label_coverage(result).groupby(ARM, as_index=False)[["coverage"]].mean()
+        coverage["coverage"] *= 100
+        for row in result.arms.merge(coverage, on=ARM, how="left").to_dict("records"):
+            known = {key: round(row[key], 2) for key in ("gap_share", "coverage") if not pd.isna(row[key])}
+            if known:
+                numbers.setdefault(result.name, {}).setdefault(row["stage"], {})[row["name"]] = known
+    return numbers
 
 
 def pseudo_rounds(result: Results) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.core import files
-from pipeline.report import frames
+from pipeline.report import analyses, frames
 from pipeline.report.context import Files, Page, Part
 from pipeline.report.findings import caution, findings
 from pipeline.report.frames import Results
@@ -50,6 +50,7 @@ class Report:
     html: str
     markdown: str
     summary: dict[str, Any]
+    compared: dict[str, Any]
     files: Files
 
 
@@ -69,13 +70,14 @@ def build(collected: Collected) -> Report:
         collected: What the stages left.
 
     Returns:
-        The page's text, its short form in Markdown, the summary, figures and tables.
+        The page's text, its short form in Markdown, the summary, what DVC compares, figures and tables.
     """
     page = Page(collected)
     html = environment(escape=True).get_template("page.html.j2").render(page=page, sections=_sections(page))
     summary = frames.summary(page.results.values())
     markdown = environment(escape=False).get_template("summary.md.j2")
-    return Report(html, markdown.render(page=page, summary=summary, findings=findings), summary, page.files)
+    text = markdown.render(page=page, summary=summary, findings=findings)
+    return Report(html, text, summary, analyses.compared(page.results.values()), page.files)
 
 
 def _sections(page: Page) -> list[Section]:
@@ -129,6 +131,7 @@ def write(root: Path, collected: Collected, partial: bool = False) -> Report:
         files.write_json(folder / "summary.partial.json", report.summary)
     else:
         files.write_json(folder / "summary.json", report.summary)
+        files.write_json(folder / "metrics.json", report.compared)
         (folder / "summary.partial.json").unlink(missing_ok=True)
     files.write_text(folder / "index.html", report.html)
     files.write_text(folder / "summary.md", report.markdown)

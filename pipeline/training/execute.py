@@ -39,7 +39,7 @@ def execute(run: Run, start: Start) -> None:
     score = make_scorer(run, observed["single"])
     network = _make_network(run, start)
     problem = describe(run.table.classes, train_labels, run.expected_positives, network.architecture["width"])
-    method = base.build(run.method, run.method_settings, problem)  # bad settings stop here
+    method = base.build(run.method, run.method_settings, problem)  # bad settings stop here: nothing is deleted yet
     inputs = start.make_inputs(network)
     base.check_needs(run.method, method, network.provides() | inputs["train"].provides | {"epoch_logits", "disk"})
     data = Data(inputs["train"], torch.from_numpy(train_labels), inputs["val"], score)

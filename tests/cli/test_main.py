@@ -92,12 +92,12 @@ def test_tables_weights_pictures_and_text(here: Path, capsys: pytest.CaptureFixt
     assert lines == [["state.head.weight", "(2,", "3)", "float32"], ["architecture.width", "3"]]
     Image.new("RGB", (7, 5)).save("figure.png")
     assert shown(capsys, "figure.png") == ["PNG picture, 7 x 5 pixels, RGB"]
-    files.write_summary("summary.md", "Fine-tuning", ["3 classes."])
+    files.write_text("summary.md", "# Fine-tuning\n\n3 classes.")
     assert shown(capsys, "summary.md") == ["# Fine-tuning", "", "3 classes."]
 
 
 def test_a_folder_shows_its_files_and_its_summary(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    files.write_summary("run/summary.md", "Run", ["All well."])
+    files.write_text("run/summary.md", "# Run\n\nAll well.")
     files.write_bytes("run/raw.bin", bytes(2048))
     lines = shown(capsys, "run")
     assert [line.split() for line in lines[:2]] == [["2.0", "KiB", "run/raw.bin"], ["17", "B", "run/summary.md"]]

@@ -71,11 +71,6 @@ def test_text_is_utf8_and_ends_with_one_line_feed(tmp_path: Path) -> None:
         assert (tmp_path / "a.txt").read_bytes() == b"chien \xc3\xa9\n"
 
 
-def test_a_summary_has_a_title_and_its_lines(tmp_path: Path) -> None:
-    files.write_summary(tmp_path / "summary.md", "Run", ["3 images", "", "- one"])
-    assert (tmp_path / "summary.md").read_text() == "# Run\n\n3 images\n\n- one\n"
-
-
 def test_hash(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"abc")  # the value is FIPS 180-2's own example
     assert files.sha256(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

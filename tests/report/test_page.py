@@ -180,6 +180,19 @@ def test_summary_and_markdown(built: tuple[Path, Reader]) -> None:
     assert "It closes 80% of the gap" in text and "- nothing" in text
 
 
+def test_what_dvc_compares_is_a_few_numbers(whole: tuple[Path, Params], built: tuple[Path, Reader]) -> None:
+    folder, _ = built
+    record = json.loads((folder / "metrics.json").read_text(), parse_constant=lambda word: pytest.fail(word))
+    finetune = record["digits"]["finetune"]
+    assert finetune["an"] == {"gap_share": 0.0} and finetune["full"] == {"gap_share": 100.0}  # they label nothing
+    assert finetune["em_apl"]["gap_share"] == 80.0
+    audits = [json.loads(path.read_text()) for path in sorted((whole[0] / "analyses/audit").glob("*/audit.json"))]
+    found = [run for audit in audits for run in audit["runs"] if run["stage"] == "finetune"]
+    coverage = [run["chosen"]["coverage"] for run in found if run["method"] == "em_apl"]
+    assert len(coverage) > 1 and finetune["em_apl"]["coverage"] == round(100 * sum(coverage) / len(coverage), 2)
+    assert not any("gap_share" in numbers for numbers in record["digits"]["lac"].values())  # no AN there
+
+
 def _content(folder: Path) -> dict[str, bytes]:
     return {
         path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
