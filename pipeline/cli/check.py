@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
         options: What the parser read.
 
     Yields:
-        What was removed.
+        What was removed, and that there is no problem.
 
     Raises:
         Failed: There are problems.
@@ -74,3 +74,4 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     if problems:
         print(f"{pluralize(len(problems), 'problem')}; nothing was run", file=sys.stderr)
         raise Failed
+    yield "params.yaml, dvc.yaml and raw data: no problem found"

@@ -54,7 +54,7 @@ def is_kept_elsewhere(root: Path, file: str, text: str) -> bool:
     return False
 
 
-def apply(root: Path, name: str, raw: str | None = None, *, force: bool = False) -> None:
+def apply(root: Path, name: str, raw: str | None = None, *, force: bool = False) -> list[str]:
     """Write params.yaml, and the methods' files that differ, from a profile.
 
     Args:
@@ -62,6 +62,9 @@ def apply(root: Path, name: str, raw: str | None = None, *, force: bool = False)
         name: Name of a profile.
         raw: Raw data folder, or None.
         force: Overwrite edits that are kept nowhere else, after copies to <file>.bak.
+
+    Returns:
+        Paths below the root of the files that it wrote anew.
 
     Raises:
         ConfigError: The profile is not valid, the folder is absent, or edits would be lost. Nothing was changed.
@@ -80,11 +83,21 @@ def apply(root: Path, name: str, raw: str | None = None, *, force: bool = False)
             f"them; or run `spml profile {name} --force`, which copies each to <file>.bak first: {', '.join(edited)}."
         )
     for file in edited:
-        write_text(root / f"{file}.bak", now[file])
+        write_text(_backup(root, file, now[file]), now[file])
     for file in changed:
         write_text(root / file, texts[file])
     laid = [PARAMS, *profiles.covered(root, name)]
     write_text(root / profiles.WRITTEN, "".join(f"{profiles.digest(texts[file])}  {file}\n" for file in laid))
+    return changed
+
+
+def _backup(root: Path, file: str, text: str) -> Path:
+    """Return the first of <file>.bak, <file>.bak2, ... that is absent or holds the text already."""
+    path, number = root / f"{file}.bak", 1
+    while path.exists() and path.read_bytes() != text.encode():
+        number += 1
+        path = root / f"{file}.bak{number}"
+    return path
 
 
 def _require_root(root: Path, name: str, text: str) -> None:
@@ -120,5 +133,6 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     Yields:
         What was written.
     """
-    apply(Path(), options.name, options.root, force=options.force)
-    yield f"params.yaml: profile {options.name}" + (f", raw data in {options.root}" if options.root else "")
+    changed = apply(Path(), options.name, options.root, force=options.force)
+    where = f", raw data in {options.root}" if options.root else ""
+    yield f"profile {options.name}{where}: {'wrote ' + ', '.join(changed) if changed else 'already in force'}"

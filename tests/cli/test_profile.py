@@ -279,6 +279,10 @@ def test_force_keeps_a_copy(project: Path) -> None:
     profile.apply(project, "photos", force=True)
     assert (project / "params.yaml.bak").read_text() == edited
     assert read_params(path).grid.datasets == ["photos"]
+    second = another(path.read_text())
+    path.write_text(second)
+    profile.apply(project, "photos", force=True)
+    assert [path.read_text() for path in sorted(project.glob("params.yaml.bak*"))] == [edited, second]
 
 
 def test_profiles_can_be_switched_back_and_forth(project: Path) -> None:
@@ -475,7 +479,9 @@ def test_without_git_the_default_is_left_only_by_force(project: Path) -> None:
 def test_command_line(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(project)
     assert main(["profile", "photos", "--root", "raw"]) == 0
-    assert "profile photos, raw data in raw" in capsys.readouterr().out
+    assert capsys.readouterr().out == "profile photos, raw data in raw: wrote params.yaml\n"
+    assert main(["profile", "photos", "--root", "raw"]) == 0
+    assert capsys.readouterr().out == "profile photos, raw data in raw: already in force\n"
     Path("params.yaml").write_text("grid: [\n")  # not even YAML: still an edit
     assert main(["profile", "photos"]) == 1
     assert capsys.readouterr().err.startswith("error: params.yaml holds edits")
