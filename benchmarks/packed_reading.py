@@ -37,7 +37,7 @@ JPEGS = 64
 def write_packed(path: Path, n: int, size: int) -> None:
     """Write a file of n packed pictures of noise."""
     hdf5.allocate(path, "pixels", (n, size, size, 3), axes="image, height, width, channel", units="0 to 255")
-    pixels = hdf5.map_array(path, "pixels", write=True)
+    pixels = hdf5.map_array(path, "pixels")
     generator = np.random.default_rng(0)
     for rows in batches(n, 64):
         pixels[rows] = generator.integers(0, 256, (len(rows), size, size, 3), np.uint8)

@@ -12,10 +12,12 @@ from pathlib import Path
 from tqdm import tqdm
 
 from pipeline.audits.audit import COLUMNS, audit_run, summarize_audits
-from pipeline.audits.runs import explain_unknown_truth, open_run, read_observed
+from pipeline.audits.runs import explain_unknown_truth, open_run
 from pipeline.config.params import TRAINING_STAGES, read_params
 from pipeline.core import files
+from pipeline.core.manifest import write_manifest
 from pipeline.core.summary import write_summary
+from pipeline.labels.observed import observed_file, read_observed
 from pipeline.labels.table import read_table
 from stages import entry
 
@@ -30,8 +32,9 @@ def audit(root: Path, dataset: str, seed: int) -> None:
     """
     params = read_params(root / "params.yaml")
     bins = params.settings("audit", dataset).bins
-    table = read_table(root / "data" / "prepare" / dataset / "table.h5")
-    observed = read_observed(root / "data" / "simulate" / dataset / "observed.h5")
+    table_file = root / "data" / "prepare" / dataset / "table.h5"
+    table = read_table(table_file)
+    observed = read_observed(observed_file(root, dataset), table)
     without_truth = explain_unknown_truth(table, dataset)
     audits = []
     planned = [(stage, *run) for stage in TRAINING_STAGES for run in params.keys(stage, dataset, seed)]
@@ -48,6 +51,9 @@ def audit(root: Path, dataset: str, seed: int) -> None:
     template = "audit.md.j2" if table.exhaustive else "audit_without_truth.md.j2"
     context = record | {"cells_unscored": int((~table.scored).sum())}
     write_summary(folder / "summary.md", entry.TEMPLATES / template, context)
+    folders = [root / "runs" / stage / key for stage, key, _, _ in planned]
+    read = [run_folder / name for run_folder in folders for name in ("labels.h5", "logits.h5")]
+    write_manifest(folder, [table_file, observed_file(root, dataset), *read])
 
 
 if __name__ == "__main__":

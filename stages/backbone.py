@@ -10,6 +10,7 @@ from torch import nn
 from pipeline.config.params import read_params
 from pipeline.core import files
 from pipeline.core.device import choose_device
+from pipeline.core.manifest import write_manifest
 from pipeline.core.summary import write_summary
 from pipeline.networks import backbone as backbones
 from pipeline.networks.settings import DigitsBackbone, TimmBackbone
@@ -43,6 +44,7 @@ def backbone(root: Path, dataset: str) -> None:
     files.write_json(folder / "provenance.json", facts)
     context = {"dataset": dataset, "facts": facts}
     write_summary(folder / "summary.md", entry.TEMPLATES / "backbone.md.j2", context)
+    write_manifest(folder, [])
 
 
 def _pretrain_on_digits(settings: DigitsBackbone) -> tuple[nn.Module, dict[str, Any], dict[str, Any]]:

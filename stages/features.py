@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.config.params import read_params
-from pipeline.core import files, hdf5
+from pipeline.core import hdf5
 from pipeline.core.device import choose_device
+from pipeline.core.manifest import write_manifest
 from pipeline.core.summary import write_summary
 from pipeline.data import images
 from pipeline.networks import backbone as backbones
@@ -32,10 +33,8 @@ def features(root: Path, dataset: str) -> None:
     pixels = images.Pixels(packed)
     inputs = ImageInputs(pixels, np.arange(len(pixels)), description["mean"], description["std"])
     folder = root / "data" / "features" / dataset
-    with hdf5.create(folder / "features.h5") as file:
+    with hdf5.create(folder / "features.h5", [packed, weights]) as file:
         views = write_features(file, module, inputs, settings, choose_device(), dataset)
-        file.attrs["backbone_sha256"] = files.sha256(weights)
-        file.attrs["images_sha256"] = files.sha256(packed)
         file.attrs["mean"], file.attrs["std"] = description["mean"], description["std"]
     context = {
         "dataset": dataset,
@@ -45,6 +44,7 @@ def features(root: Path, dataset: str) -> None:
         "views": views,
     }
     write_summary(folder / "summary.md", entry.TEMPLATES / "features.md.j2", context)
+    write_manifest(folder, [packed, weights])
 
 
 if __name__ == "__main__":

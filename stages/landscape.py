@@ -11,7 +11,9 @@ from pipeline.config.params import read_params
 from pipeline.config.runs import read_run
 from pipeline.core import files
 from pipeline.core.device import choose_device
+from pipeline.core.manifest import write_manifest
 from pipeline.core.summary import write_summary
+from pipeline.labels.observed import observed_file
 from pipeline.training.landscape import compute_curves, read_point, summarise_curves, write_landscape
 from stages import entry
 
@@ -39,7 +41,9 @@ def landscape(root: Path, dataset: str, method: str, seed: int) -> None:
         "stage": STAGE,
         "stored_state": ", ".join(point.state),
     }
-    write_landscape(folder / "landscape.h5", point, curves, attributes)
+    inputs = [run.folder / name for name in ("weights.pt", "method.pt", "logits.h5")]
+    inputs += [run.table_file, run.table_file.with_name("images.h5"), observed_file(root, dataset)]
+    write_landscape(folder / "landscape.h5", inputs, point, curves, attributes)
     metrics = summarise_curves(curves)
     metrics |= {"images": len(point.index), "stored_logits_difference": point.stored_difference}
     files.write_json(folder / "metrics.json", metrics)
@@ -52,6 +56,7 @@ def landscape(root: Path, dataset: str, method: str, seed: int) -> None:
         "metrics": metrics,
     }
     write_summary(folder / "summary.md", entry.TEMPLATES / "landscape.md.j2", context)
+    write_manifest(folder, inputs)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from pathlib import Path
 import torch
 
 from pipeline.config.runs import read_run
+from pipeline.labels.observed import observed_file
 from pipeline.networks.network import Network
 from pipeline.training.execute import execute
 from pipeline.training.features import read_features
@@ -48,7 +49,7 @@ def linear_init(root: Path, dataset: str, method: str, seed: int, variant: str |
         }
 
     torch.set_num_threads(1)  # a step of a linear head is too small to share; more threads wait for each other
-    reads = [cache, root / "data" / "simulate" / dataset / "observed.h5"]
+    reads = [cache, observed_file(root, dataset)]
     execute(run, Start(lambda: Network(architecture), make_inputs, reads))
 
 

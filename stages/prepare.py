@@ -9,7 +9,8 @@ from pathlib import Path
 
 from pipeline.config import rules
 from pipeline.config.params import read_params
-from pipeline.core import files, resume
+from pipeline.core import files, resume, seal
+from pipeline.core.manifest import write_manifest
 from pipeline.core.summary import write_summary
 from pipeline.data import bad_images, packing, statistics
 from pipeline.data.raw import Cut
@@ -48,13 +49,15 @@ def prepare(root: Path, dataset: str) -> None:
         rules.raise_if_any(rules.empty_splits(dataset, data.table))
 
         folder = root / "data" / "prepare" / dataset
-        files.link_or_copy(packed.file, folder / "images.h5")
         write_table(folder / "table.h5", data.table, data.objects)
+        seal.append(packed.file, [folder / "table.h5"], lies_at=folder / "images.h5")
+        files.link_or_copy(packed.file, folder / "images.h5")
         report = {"dataset": dataset, "source": settings.source, "size": settings.size, "raw_sha256": raw}
         report |= statistics.summarize_dataset(data, packed, published=isinstance(settings, Cut))
         files.write_json(folder / "report.json", report)
         context = report | {"rare": statistics.rare_classes(report), "few": statistics.FEW}
         write_summary(folder / "summary.md", entry.TEMPLATES / "prepare.md.j2", context)
+        write_manifest(folder, [])
         checkpoint.delete()
 
 

@@ -14,10 +14,12 @@ from pathlib import Path
 
 from pipeline.config import rules
 from pipeline.config.params import read_params
-from pipeline.core import files, hdf5
+from pipeline.core import files
+from pipeline.core.manifest import write_manifest
 from pipeline.core.summary import write_summary
 from pipeline.labels import draws, oracles, statistics
 from pipeline.labels.description import describe_settings
+from pipeline.labels.observed import write_observed
 from pipeline.labels.table import read_objects, read_table
 from stages import entry
 
@@ -41,13 +43,11 @@ def simulate(root: Path, dataset: str) -> None:
     report = describe_settings(root, settings) | statistics.summarize_draw(table, draw, objects, settings)
 
     folder = root / "data" / "simulate" / dataset
-    with hdf5.create(folder / "observed.h5") as out:
-        for name, labels in label_sets.items():
-            units = "1 known positive, 0 unknown, -1 known negative"
-            hdf5.write_array(out, name, labels, axes="image, class", units=units, compress=True)
+    write_observed(folder / "observed.h5", label_sets, file)
     files.write_json(folder / "report.json", report)
     context = report | {"dataset": dataset}
     write_summary(folder / "summary.md", entry.TEMPLATES / "simulate.md.j2", context)
+    write_manifest(folder, [file])
 
 
 if __name__ == "__main__":

@@ -11,11 +11,13 @@ from typing import Any
 
 from tqdm import tqdm
 
-from pipeline.audits.runs import explain_unknown_truth, read_observed
+from pipeline.audits.runs import explain_unknown_truth
 from pipeline.audits.wasserstein import COLUMNS, SPLITS, compare_runs, measure_run, tabulate
 from pipeline.config.params import TRAINING_STAGES, read_params
 from pipeline.core import files
+from pipeline.core.manifest import write_manifest
 from pipeline.core.summary import write_summary
+from pipeline.labels.observed import observed_file, read_observed
 from pipeline.labels.table import read_table
 from stages import entry
 
@@ -29,8 +31,9 @@ def wasserstein(root: Path, dataset: str, seed: int) -> None:
         seed: Training seed.
     """
     params = read_params(root / "params.yaml")
-    table = read_table(root / "data" / "prepare" / dataset / "table.h5")
-    single = read_observed(root / "data" / "simulate" / dataset / "observed.h5")["single"]
+    table_file = root / "data" / "prepare" / dataset / "table.h5"
+    table = read_table(table_file)
+    single = read_observed(observed_file(root, dataset), table)["single"]
     reason = explain_unknown_truth(table, dataset)
     runs: list[dict[str, Any]] = []
     epochs: list[dict[str, Any]] = []
@@ -53,6 +56,8 @@ def wasserstein(root: Path, dataset: str, seed: int) -> None:
         files.write_tsv(folder / f"{name}.tsv", rows, COLUMNS[name])
     context = record | {"cells_unscored": int((~table.scored).sum())}
     write_summary(folder / "summary.md", entry.TEMPLATES / "wasserstein.md.j2", context)
+    read = [] if reason else [root / "runs" / stage / key / "logits.h5" for stage, key, _, _ in planned]
+    write_manifest(folder, [table_file, observed_file(root, dataset), *read])
 
 
 if __name__ == "__main__":

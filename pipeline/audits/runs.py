@@ -66,6 +66,8 @@ def open_run(folder: Path, table: Table) -> Iterator[Run]:
             logits[split] = file[split][()]
             rows = len(table.rows(split))
             raise_if_other_shape(logits_file, split, logits[split].shape, (rows, len(table.classes)))
+            if not np.isfinite(logits[split]).all():
+                raise FileError(f"{logits_file}: logits of {split} are not finite; run that stage again")
     with hdf5.read(labels_file) as file:
         belief, pseudo_labels, reason = file["belief"][()], file["pseudo_label"], None
         raise_if_other_shape(labels_file, "belief", belief.shape, shape)
@@ -76,22 +78,6 @@ def open_run(folder: Path, table: Table) -> Iterator[Run]:
             reason = str(pseudo_labels.attrs.get("reason", default))
         labels, weight = str(file.attrs.get("labels", "single")), file["weight"][()]
         yield Run(epoch, labels, logits, belief, weight, pseudo_labels, file["round_epoch"][()].tolist(), reason)
-
-
-def read_observed(path: Path) -> dict[str, np.ndarray]:
-    """Return the label sets of a dataset.
-
-    Args:
-        path: The file that ``simulate`` wrote.
-
-    Returns:
-        (N, C) int8 by name: ``single``, ``all`` and ``negatives``.
-
-    Raises:
-        FileError: The file is absent, damaged or incomplete.
-    """  # noqa: DOC502  raised by `hdf5.read`
-    with hdf5.read(path) as file:
-        return {name: file[name][()] for name in ("single", "all", "negatives")}
 
 
 def known_truth(table: Table, split: str) -> tuple[np.ndarray | None, np.ndarray]:

@@ -11,9 +11,9 @@ import numpy as np
 
 from pipeline.cli.outputs import Output, find_in_commit, find_in_work_tree
 from pipeline.cli.verbs import Verbs, align
-from pipeline.core import hdf5
+from pipeline.core import hdf5, seal
 from pipeline.core.errors import FileError
-from pipeline.core.files import read_json, read_torch, read_tsv
+from pipeline.core.files import load_torch, read_json, read_tsv
 
 COLUMNS = 8
 """Values shown of a row; the rest is counted."""
@@ -132,7 +132,7 @@ def hdf5_lines(path: Path, rows: int) -> Iterator[str]:
     Yields:
         Lines of text.
     """
-    with hdf5.read(path) as file:
+    with hdf5.read(path, anywhere=True) as file:
         for name, value in file.attrs.items():
             yield f"@{name} = {_value(value)}"
         names = _class_names(file)
@@ -203,7 +203,7 @@ def torch_lines(path: Path) -> Iterator[str]:
     Yields:
         Lines of text.
     """
-    rows = list(_tensor_rows(read_torch(path), ""))
+    rows = list(_tensor_rows(load_torch(path, seal.verify(path).size), ""))
     yield from align(rows) if rows else ["(empty)"]
 
 

@@ -15,7 +15,7 @@ import re
 import shutil
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.core import seal
 from pipeline.core.errors import FileError
 
 DAY = 86400  # seconds
@@ -111,10 +112,11 @@ def link_or_copy(source: str | Path, path: str | Path) -> None:
                 shutil.copyfile(source, temporary)
     except OSError as error:
         size = Path(source).stat().st_size if Path(source).exists() else 0
-        raise FileError(_unwritable(path, size, error)) from error
+        raise FileError(unwritable(path, size, error)) from error
 
 
-def _unwritable(path: str | Path, size: int, error: OSError) -> str:
+def unwritable(path: str | Path, size: int, error: OSError) -> str:
+    """Return the message of a file that cannot be written, as on a full disk."""
     return f"{path}: {size:,} bytes cannot be written there ({error.strerror or error})"
 
 
@@ -128,7 +130,7 @@ def write_bytes(path: str | Path, data: bytes) -> None:
         with replacing(path) as temporary:
             temporary.write_bytes(data)
     except OSError as error:
-        raise FileError(_unwritable(path, len(data), error)) from error
+        raise FileError(unwritable(path, len(data), error)) from error
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -136,9 +138,16 @@ def write_text(path: str | Path, text: str) -> None:
     write_bytes(path, (text.rstrip("\n") + "\n").encode())
 
 
-def _read_bytes(path: str | Path) -> bytes:
+def read_bytes(path: str | Path) -> bytes:
+    """Return the content of an output.
+
+    Raises:
+        FileError: It is absent or cannot be read.
+    """
     try:
         return Path(path).read_bytes()
+    except FileNotFoundError as error:
+        raise FileError(f"{path}: no such file; run the stage that makes it") from error
     except OSError as error:
         raise FileError(f"{path}: cannot be read ({error.strerror or error}); run the stage that makes it") from error
 
@@ -201,7 +210,7 @@ def read_json(path: str | Path) -> Any:
     Raises:
         FileError: The file is absent or not JSON.
     """
-    data = _read_bytes(path)
+    data = read_bytes(path)
     try:
         return json.loads(data)
     except ValueError as error:  # also bytes that are no UTF-8
@@ -232,23 +241,36 @@ def read_tsv(path: str | Path) -> list[dict[str, str]]:
         FileError: The file is absent or not UTF-8.
     """
     try:
-        text = _read_bytes(path).decode()
+        text = read_bytes(path).decode()
     except UnicodeDecodeError as error:
         raise FileError(f"{path}: not a table of text ({error})") from error
     return list(csv.DictReader(io.StringIO(text), delimiter="\t"))
 
 
 # ---------------------------------------------------------------------------------------------- torch
-def write_torch(path: str | Path, content: Any) -> None:
+def write_torch(path: str | Path, content: Any, inputs: Iterable[str | Path] = ()) -> None:
     """Save tensors, strings, numbers, lists and dicts with torch.
 
     The archive is made in memory: torch writes the file's own name into it, so a temporary name would change the bytes.
+
+    Args:
+        path: The file.
+        content: What `torch.load` with ``weights_only`` reads.
+        inputs: Sealed files that it is made from.
+
+    Raises:
+        FileError: It cannot be written, as on a full disk; an earlier file there stays.
     """
     import torch
 
     buffer = io.BytesIO()
     torch.save(content, buffer)
-    write_bytes(path, buffer.getvalue())
+    try:
+        with replacing(path) as temporary:
+            temporary.write_bytes(buffer.getbuffer())
+            seal.append(temporary, inputs, lies_at=path)
+    except OSError as error:
+        raise FileError(unwritable(path, buffer.tell(), error)) from error
 
 
 def _damaged_part(data: io.BytesIO) -> str | None:
@@ -262,8 +284,24 @@ def _damaged_part(data: io.BytesIO) -> str | None:
         data.seek(0)
 
 
-def read_torch(path: str | Path, device: str = "cpu") -> Any:
-    """Return what ``write_torch`` saved; nothing but tensors and plain data is ever unpickled.
+def read_torch(path: str | Path) -> Any:
+    """Return what a file of ``write_torch`` holds.
+
+    Raises:
+        FileError: The file is absent, damaged, another stage's, or made from other inputs than those that lie there.
+    """
+    return load_torch(path, seal.check(path).size)
+
+
+def load_torch(path: str | Path, size: int | None = None) -> Any:
+    """Return what a file of torch holds, whoever wrote it; nothing but tensors and plain data is ever unpickled.
+
+    Args:
+        path: The file.
+        size: Bytes of its content; None: all.
+
+    Returns:
+        The content, on the CPU.
 
     Raises:
         FileError: The file is absent, damaged or holds other objects.
@@ -272,11 +310,11 @@ def read_torch(path: str | Path, device: str = "cpu") -> Any:
 
     import torch
 
-    data = io.BytesIO(_read_bytes(path))
+    data = io.BytesIO(read_bytes(path)[:size])
     if (part := _damaged_part(data)) is not None:  # torch would load it with any bit of a tensor turned
         raise FileError(f"{path}: not a file of tensors and plain data ({part} is damaged)")
     try:
-        return torch.load(data, map_location=device, weights_only=True)
+        return torch.load(data, map_location="cpu", weights_only=True)
     except Exception as error:  # the unpickler raises nearly anything on damaged bytes
         # torch's text on forbidden objects explains how to load the file regardless
         lines = [] if isinstance(error, pickle.UnpicklingError) else str(error).splitlines()

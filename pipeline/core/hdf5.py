@@ -1,70 +1,147 @@
 """The only reader and writer of HDF5 files between stages.
 
-A file is written whole under a temporary name and opened for reading only. It carries ``complete = 1`` once it is
-whole; readers refuse one without that mark.
+A file is written whole under a temporary name, sealed (`pipeline.core.seal`), and opened for reading only. The seal is
+compared before the library parses a byte: on damaged bytes it can loop for ever.
 """
 
 import errno
+import io
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+from pipeline.core import seal
 from pipeline.core.errors import FileError
-from pipeline.core.files import replacing
+from pipeline.core.files import replacing, unwritable
 
 if TYPE_CHECKING:
     import h5py
 
 
 @contextmanager
-def create(path: str | Path) -> "Iterator[h5py.File]":
-    """Yield a new HDF5 file under a temporary name; mark it complete and put it in place when the block ends well."""
-    with replacing(path) as temporary, _create_in_place(temporary) as file:
-        yield file
+def create(path: str | Path, inputs: Iterable[str | Path] = ()) -> "Iterator[h5py.File]":
+    """Yield a new HDF5 file under a temporary name; seal it and put it in place when the block ends well.
 
+    Args:
+        path: The file.
+        inputs: Sealed files that it is made from.
 
-@contextmanager
-def _create_in_place(path: Path) -> "Iterator[h5py.File]":
-    """Yield a new HDF5 file; mark it complete when the block ends well."""
-    import h5py
-
-    with h5py.File(path, "w", track_order=True) as file:
-        yield file
-        file.attrs["complete"] = 1
-
-
-@contextmanager
-def read(path: str | Path) -> "Iterator[h5py.File]":
-    """Yield an HDF5 file opened for reading.
+    Yields:
+        The open file.
 
     Raises:
-        FileError: The file is absent, not HDF5, or was not finished by its writer.
+        FileError: It cannot be written, as on a full disk; an earlier file there stays.
     """
     import h5py
 
-    if not Path(path).is_file():
-        raise FileError(f"{path}: no such file; run the stage that makes it")
+    size = 0
     try:
-        file = h5py.File(path, "r")
+        with replacing(path) as temporary:
+            with open(temporary, "w+b") as file:
+                sink = _Sink(file)
+                try:
+                    with h5py.File(sink, "w", track_order=True) as content:
+                        yield content
+                except Exception:
+                    if sink.error is None:
+                        raise
+                if sink.error is not None:
+                    raise sink.error
+                size = file.seek(0, os.SEEK_END)
+            seal.append(temporary, inputs, lies_at=path)
+    except OSError as error:
+        raise FileError(unwritable(path, size, error)) from error
+
+
+class _Sink(io.RawIOBase):
+    """The file below an HDF5 file in the making: a write that fails is kept for later, since it would kill the library.
+
+    Args:
+        file: An empty file, open for reading and writing.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__()
+        self._file = file
+        self.error: OSError | None = None
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Return the position after a move, as `io.RawIOBase`."""
+        return self._file.seek(offset, whence)
+
+    def readinto(self, buffer: Any) -> int:
+        """Return how many bytes were read back; after a failed write, of anything."""
+        return self._file.readinto(buffer) if self.error is None else len(buffer)  # pyright: ignore
+
+    def write(self, data: Any) -> int:
+        """Return how many bytes were taken; after a failed write, none is written."""
+        self._attempt(lambda: self._file.write(data))
+        return len(data)
+
+    def truncate(self, size: int | None = None) -> int:
+        """Return the new size; after a failed write, the file stays as it is."""
+        self._attempt(lambda: self._file.truncate(size))
+        return size or 0
+
+    def flush(self) -> None:
+        """Hand what was written to the system unless a write has failed."""
+        self._attempt(self._file.flush)
+
+    def _attempt(self, write: Callable[[], Any]) -> None:
+        if self.error is None:
+            try:
+                write()
+            except OSError as error:
+                self.error = error
+
+
+@contextmanager
+def read(path: str | Path, *, anywhere: bool = False) -> "Iterator[h5py.File]":
+    """Yield an HDF5 file opened for reading, once it was compared with its seal.
+
+    Args:
+        path: The file.
+        anywhere: Whether it may be another output than the one that belongs there: to be looked at, not gone on from.
+
+    Yields:
+        The open file.
+
+    Raises:
+        FileError: The file is absent, damaged, another stage's, or made from other inputs than those that lie there.
+    """
+    seal.verify(path) if anywhere else seal.check(path)
+    with _open(path) as file:
+        yield file
+
+
+@contextmanager
+def _open(path: str | Path) -> "Iterator[h5py.File]":
+    """Yield an HDF5 file opened for reading, without a lock: nobody changes it, and some disks have none.
+
+    Raises:
+        FileError: It is no HDF5.
+    """
+    import h5py
+
+    try:
+        file = h5py.File(path, "r", locking=False)
     except OSError as error:
         raise FileError(f"{path}: not a readable HDF5 file ({error})") from error
     with file:
-        if file.attrs.get("complete") != 1:
-            raise FileError(f"{path}: its writer was interrupted (no 'complete' mark); run that stage again")
         yield file
 
 
 def allocate(path: str | Path, name: str, shape: tuple[int, ...], *, axes: str, units: str, **attributes: Any) -> None:
-    """Make a complete HDF5 file with one array of bytes, to be filled in place by ``map_array`` before anyone reads it.
+    """Make an HDF5 file with one array of bytes, to be filled in place by ``map_array`` and then sealed.
 
     The array lies in one piece; its place and its room on the disk are settled here, so that a writer that is killed
-    leaves a sound file, and a disk that fills up kills no writer. The mark says that the form is whole, the content is
-    not yet: until it is filled the file lies where no stage reads, and packing flushes it before handing it on.
+    leaves a sound file, and a disk that fills up kills no writer. Until it is filled the file has no seal, and no stage
+    reads it.
 
     Args:
         path: The file.
@@ -80,7 +157,7 @@ def allocate(path: str | Path, name: str, shape: tuple[int, ...], *, axes: str, 
     import h5py
 
     with replacing(path) as temporary:
-        with _create_in_place(temporary) as file:
+        with h5py.File(temporary, "w", track_order=True) as file:
             layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
             layout.set_layout(h5py.h5d.CONTIGUOUS)
             layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
@@ -109,13 +186,12 @@ def _reserve_space(path: Path) -> None:
                 raise
 
 
-def map_array(path: str | Path, name: str, *, write: bool = False) -> np.memmap:
-    """Return an array of ``allocate``, mapped into memory; no HDF5 handle stays open.
+def map_array(path: str | Path, name: str) -> np.memmap:
+    """Return an array of ``allocate``, mapped into memory to be filled; no HDF5 handle stays open.
 
     Args:
-        path: The file.
+        path: The file, without a seal or about to get another: nobody but the stage that makes it reads it yet.
         name: Dataset name.
-        write: Whether the array may be changed: by the stage that makes it, before it is put in place.
 
     Returns:
         The array of uint8.
@@ -123,7 +199,57 @@ def map_array(path: str | Path, name: str, *, write: bool = False) -> np.memmap:
     Raises:
         FileError: The file is absent, damaged or incomplete, or has no such array in one piece.
     """
-    with read(path) as file:
+    return _map(path, name, "r+")
+
+
+class Mapped:
+    """An array of ``allocate`` in a sealed file, mapped into memory, whose rows are verified when first read.
+
+    Args:
+        path: The file.
+        name: Dataset name.
+
+    Raises:
+        FileError: The file is absent, another stage's, made from other inputs than those that lie there, or damaged in
+            what describes the array; or it has no such array in one piece.
+    """
+
+    def __init__(self, path: str | Path, name: str) -> None:
+        its_seal = seal.read(path)
+        seal.raise_if_misplaced(path, its_seal.path, its_seal.inputs)
+        content = np.memmap(path, np.uint8, "r", 0, (its_seal.size,))
+        self._touched = seal.Touched(path, its_seal, content)
+        described = min(its_seal.size, 1 << 16)  # what describes the array lies before and behind it
+        self._touched.verify(np.array([0, its_seal.size - described]), described)
+        self._array = _map(path, name, "r")
+        self._offset = self._array.offset
+        self.shape = self._array.shape
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array."""
+        return self._array.nbytes
+
+    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
+        """Return a copy of some rows.
+
+        Raises:
+            FileError: They are damaged.
+        """
+        length = math.prod(self.shape[1:])
+        self._touched.verify(self._offset + rows * length, length)
+        return np.asarray(self._array[rows])
+
+
+def _map(path: str | Path, name: str, mode: Any) -> np.memmap:
+    """Return an array of ``allocate``, mapped into memory.
+
+    Raises:
+        FileError: The file is absent, no HDF5 or too short, or has no such array in one piece.
+    """
+    if not Path(path).is_file():
+        raise FileError(f"{path}: no such file; run the stage that makes it")
+    with _open(path) as file:
         array = file.get(name)
         offset = getattr(getattr(array, "id", None), "get_offset", lambda: None)()
         if array is None or offset is None or array.dtype != np.uint8:
@@ -131,7 +257,7 @@ def map_array(path: str | Path, name: str, *, write: bool = False) -> np.memmap:
         shape = array.shape
     if Path(path).stat().st_size < offset + math.prod(shape):
         raise FileError(f"{path}: damaged (shorter than its array)")
-    return np.memmap(path, np.uint8, "r+" if write else "r", offset, shape)
+    return np.memmap(path, np.uint8, mode, offset, shape)
 
 
 def write_array(

@@ -142,8 +142,8 @@ class Pixels:
         self.path = Path(path)
         pixels = self._map()
         self.shape: tuple[int, int, int, int] = pixels.shape
-        self._held = np.array(pixels) if pixels.nbytes <= memory else None
-        self._mapped: np.memmap | None = None
+        self._held = pixels[np.arange(len(self))] if pixels.nbytes <= memory else None
+        self._mapped: hdf5.Mapped | None = None
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -156,15 +156,15 @@ class Pixels:
             return self._held[rows]
         if self._mapped is None:
             self._mapped = self._map()
-        return np.asarray(self._mapped[rows])
+        return self._mapped[rows]
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without the map: pickled, it would be the whole array."""
         return self.__dict__ | {"_mapped": None}
 
-    def _map(self) -> np.memmap:
-        pixels = hdf5.map_array(self.path, "pixels")
-        if pixels.ndim != 4 or pixels.shape[3] != 3:
+    def _map(self) -> hdf5.Mapped:
+        pixels = hdf5.Mapped(self.path, "pixels")
+        if len(pixels.shape) != 4 or pixels.shape[3] != 3:
             raise FileError(f"{self.path}: `pixels` is {pixels.shape}, expected (N, size, size, 3)")
         return pixels
 

@@ -231,7 +231,7 @@ def pack(
     """  # noqa: DOC502  raised by the functions below
     path, n = checkpoint.folder / "images.h5", len(dataset.table.paths)
     progress, rows = _resume(dataset, path, size, source, checkpoint)
-    pixels = hdf5.map_array(path, "pixels", write=True)
+    pixels = hdf5.map_array(path, "pixels")
     try:
         _fill(dataset, rows, pixels, progress, checkpoint, max(1, workers))
     except KeyboardInterrupt:
@@ -367,7 +367,7 @@ def _copy_rows(pixels: np.memmap, rows: np.ndarray, path: Path, source: str) -> 
         That file.
     """
     _allocate(path, len(rows), pixels.shape[1], source)
-    copy = hdf5.map_array(path, "pixels", write=True)
+    copy = hdf5.map_array(path, "pixels")
     for position, row in enumerate(rows):
         copy[position] = pixels[row]
     copy.flush()

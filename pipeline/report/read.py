@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from pipeline.config.params import TRAINING_STAGES, Params
-from pipeline.core import files, hdf5
+from pipeline.core import files, hdf5, manifest
 from pipeline.core.errors import FileError
 from pipeline.data.images import Pixels
 from pipeline.labels.settings import KeptCount
@@ -250,11 +250,14 @@ class _Reader:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.missing: list[Missing] = []
+        self._digests: dict[Path, dict[str, str]] = {}
 
     def get(self, read: Callable[[Path], T], path: str) -> T | None:
         """Return ``read(root / path)``, or None and an entry in ``missing``."""
         full = self.root / path
         try:
+            if full.suffix in manifest.TEXT and full.is_file():
+                manifest.raise_if_changed(full, self._folder(full.parent))
             return read(full)
         except FileError as error:
             reason = str(error)
@@ -264,6 +267,12 @@ class _Reader:
         reason = reason.removeprefix(f"{full}: ").replace(f"{self.root}/", "")
         self.missing.append(Missing(path, reason))
         return None
+
+    def _folder(self, folder: Path) -> dict[str, str]:
+        """Return the digests of an output folder's text files, which is checked once."""
+        if folder not in self._digests:
+            self._digests[folder] = manifest.check_folder(folder)
+        return self._digests[folder]
 
     def table(self, path: str, *columns: str) -> pd.DataFrame | None:
         """Return a TSV, which must have these columns."""

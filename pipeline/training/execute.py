@@ -9,10 +9,11 @@ import torch
 from tqdm import tqdm
 
 from pipeline.audits.metrics import mean_average_precision
-from pipeline.core import files, hdf5, resume, seeds
+from pipeline.core import files, resume, seeds
 from pipeline.core.device import choose_device
-from pipeline.core.errors import ConfigError, FileError, TrainingError
+from pipeline.core.errors import ConfigError, TrainingError
 from pipeline.core.resume import Checkpoint
+from pipeline.labels.observed import observed_file, read_observed
 from pipeline.methods.shared import base
 from pipeline.methods.shared.problem import Problem, describe
 from pipeline.networks.network import Network
@@ -34,7 +35,8 @@ def execute(run: Run, start: Start) -> None:
         FileError: The observed labels are not those of the table.
         TrainingError: A loss is not finite, at every rate where a grid is searched.
     """  # noqa: DOC502  FileError comes from `read_observed`
-    observed = read_observed(run)
+    single_and_own = {base.load(run.method).labels, "single"}
+    observed = read_observed(observed_file(run.root, run.dataset), run.table, single_and_own)
     train_labels = observed[base.load(run.method).labels][run.table.rows("train")]
     score = make_scorer(run, observed["single"])
     network = _make_network(run, start)
@@ -53,7 +55,7 @@ def execute(run: Run, start: Start) -> None:
         trained.method.eval()  # what is stored of its cells is what it holds, not what one more step would make of them
         batch_size, device = run.settings.batch_size * 8, choose_device()
         logits = {split: predict(trained.network, inputs[split], batch_size, device) for split in SPLITS}
-        store_run(run, Result(trained, rate, rows, logits, train_labels, start.reads))
+        store_run(run, Result(trained, rate, rows, logits, train_labels, trials.reads))
         trials.delete_resume_points()
 
 
@@ -71,7 +73,8 @@ class Trials:
 
     def __init__(self, run: Run, start: Start, problem: Problem, data: Data) -> None:
         self.run, self.start, self.problem, self.data = run, start, problem, data
-        self.fingerprint = _fingerprint(run, start, problem)
+        self.reads = [*start.reads, run.table_file, *([start.inherited] if start.inherited else [])]
+        self.fingerprint = _fingerprint(run, self.reads, problem)
         self.folder = resume.scratch_folder(run.root) / f"{run.stage}-{run.key}"
         self.checkpoints: list[Checkpoint] = []
         resume.delete_stale(self.folder, self.fingerprint, run.name)
@@ -117,25 +120,6 @@ class Trials:
         """Release the locks of the resume points."""
         for checkpoint in self.checkpoints:
             checkpoint.close()
-
-
-def read_observed(run: Run) -> dict[str, np.ndarray]:
-    """Return (N, C) int8 observed labels of all rows: the method's label set, and ``single``.
-
-    Args:
-        run: The run.
-
-    Returns:
-        Labels by the name of their set.
-
-    Raises:
-        FileError: Their rows or classes are not the table's.
-    """
-    with hdf5.read(run.root / "data" / "simulate" / run.dataset / "observed.h5") as file:
-        observed = {name: file[name][()] for name in {base.load(run.method).labels, "single"}}
-        if any(labels.shape != run.table.truth.shape for labels in observed.values()):
-            raise FileError(f"{file.filename}: its rows or classes are not the table's; run simulate again")
-    return observed
 
 
 def source_files(stage: str, method: str) -> list[Path]:
@@ -189,9 +173,7 @@ def _make_network(run: Run, start: Start) -> Network:
     return start.make_network()
 
 
-def _fingerprint(run: Run, start: Start, problem: Problem) -> str:
+def _fingerprint(run: Run, reads: list[Path], problem: Problem) -> str:
     """Return the fingerprint of all that the run depends on."""
     settings = [run.settings.model_dump(), run.method_settings, problem.expected_positives, run.seed, run.stage]
-    reads = [*start.reads, run.root / "data" / "prepare" / run.dataset / "table.h5"]
-    reads += [start.inherited] if start.inherited else []
     return resume.fingerprint(settings, [*reads, *source_files(run.stage, run.method)])

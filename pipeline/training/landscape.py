@@ -19,6 +19,7 @@ from pipeline.audits.settings import Landscape
 from pipeline.core import files, hdf5, seeds
 from pipeline.core.errors import LandscapeError
 from pipeline.data import images
+from pipeline.labels.observed import observed_file, read_observed
 from pipeline.methods.shared import base
 from pipeline.methods.shared.base import Method
 from pipeline.methods.shared.problem import describe
@@ -79,8 +80,8 @@ def read_point(run: Run, settings: Landscape, device: torch.device) -> Point:
         Network, method, images and loss.
     """
     train = run.table.rows("train")
-    with hdf5.read(run.root / "data" / "simulate" / run.dataset / "observed.h5") as file:
-        observed = file[base.load(run.method).labels][()][train]
+    labels = base.load(run.method).labels
+    observed = read_observed(observed_file(run.root, run.dataset), run.table, [labels])[labels][train]
     network = networks.restore(run.folder / "weights.pt").to(device)
     network.freeze(run.settings.freeze, run.settings.batch_norm == "frozen")  # so that the same weights count
     problem = describe(run.table.classes, observed, run.expected_positives, network.architecture["width"])
@@ -198,17 +199,18 @@ def compare_with_stored(path: Path, network: nn.Module, batches: list[Tensor], i
     return float(gap.max())
 
 
-def write_landscape(path: Path, point: Point, curves: Curves, attributes: dict[str, Any]) -> None:
+def write_landscape(path: Path, inputs: list[Path], point: Point, curves: Curves, attributes: dict[str, Any]) -> None:
     """Write a landscape to an HDF5 file.
 
     Args:
         path: Target file, ``landscape.h5``.
+        inputs: Sealed files that it is made from.
         point: The trained network.
         curves: Its landscape.
         attributes: Further attributes of the file, after the loss at the centre.
     """
     unit = "loss, mean over images and classes"
-    with hdf5.create(path) as file:
+    with hdf5.create(path, inputs) as file:
         hdf5.write_array(file, "offsets_1d", curves.offsets_1d, axes="point", units="filter norms along x")
         hdf5.write_array(file, "loss_1d", curves.loss_1d, axes="point", units=unit)
         hdf5.write_array(file, "offsets_2d", curves.offsets_2d, axes="point", units="filter norms along x, and along y")

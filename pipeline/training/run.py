@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.data import images
+from pipeline.labels.observed import observed_file
 from pipeline.labels.table import Table
 from pipeline.networks.network import Network
 from pipeline.training.inputs import ImageInputs, Inputs
@@ -37,6 +38,11 @@ class Run:
     def name(self) -> str:
         """Name of the run in messages."""
         return f"{self.stage} {self.key}"
+
+    @property
+    def table_file(self) -> Path:
+        """File of the table."""
+        return self.root / "data" / "prepare" / self.dataset / "table.h5"
 
     @property
     def folder(self) -> Path:
@@ -80,5 +86,4 @@ def image_reads(run: Run, weights: Path) -> list[Path]:
     Returns:
         Weights, images and labels.
     """
-    data = run.root / "data"
-    return [weights, data / "prepare" / run.dataset / "images.h5", data / "simulate" / run.dataset / "observed.h5"]
+    return [weights, run.table_file.with_name("images.h5"), observed_file(run.root, run.dataset)]

@@ -13,6 +13,7 @@ from torch import Tensor
 from pipeline.audits.metrics import mean_average_precision
 from pipeline.core import files, hdf5
 from pipeline.core.device import choose_device
+from pipeline.core.manifest import write_manifest
 from pipeline.core.summary import write_summary
 from pipeline.labels.table import Table
 from pipeline.methods.shared.base import Method
@@ -59,8 +60,8 @@ def store_run(run: Run, result: Result) -> None:
     """
     folder, history, method = run.folder, result.trained.history, result.trained.method
     splits, per_class = score_splits(run.table, {split: result.logits[split] for split in ("val", "test")})
-    files.write_torch(folder / "weights.pt", result.trained.network.content())
-    files.write_torch(folder / "method.pt", dict(method.state_dict()))
+    files.write_torch(folder / "weights.pt", result.trained.network.content(), result.reads)
+    files.write_torch(folder / "method.pt", dict(method.state_dict()), result.reads)
     _store_logits(run, result)
     _store_labels(folder / "labels.h5", result)
     files.write_tsv(folder / "epochs.tsv", _epoch_rows(run.table, history))
@@ -91,11 +92,12 @@ def store_run(run: Run, result: Result) -> None:
         "trials": result.trials,
     }
     write_summary(folder / "summary.md", SUMMARY, context)
+    write_manifest(folder, result.reads)
 
 
 def _store_logits(run: Run, result: Result) -> None:
     history = result.trained.history
-    with hdf5.create(run.folder / "logits.h5") as file:
+    with hdf5.create(run.folder / "logits.h5", result.reads) as file:
         for split, values in result.logits.items():
             hdf5.write_array(file, split, values, axes="image, class", units="logit")
         for name, kept in (("epochs_val", history.val), ("epochs_train", history.train)):
@@ -117,7 +119,7 @@ def _store_labels(path: Path, result: Result) -> None:
     with torch.no_grad():
         cells = method.cells(logits, observed, index)
         chosen = method.pseudo_labels(logits, observed, index)
-    with hdf5.create(path) as file:
+    with hdf5.create(path, result.reads) as file:
         file.attrs["labels"] = method.labels
         for name, cell in (("belief", cells.belief), ("weight", cells.weight)):
             array = cell.float().expand(logits.shape).cpu().numpy()
@@ -168,7 +170,6 @@ def _epoch_rows(table: Table, history: History) -> list[dict[str, Any]]:
 
 def _provenance(run: Run, result: Result) -> dict[str, Any]:
     return {
-        "inputs": {path.relative_to(run.root).as_posix(): files.sha256(path) for path in result.reads},
         "method": run.method_settings,
         "needs": sorted(result.trained.method.needs),
         "settings": run.settings.model_dump(mode="json"),

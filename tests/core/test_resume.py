@@ -84,7 +84,7 @@ def test_a_damaged_file_is_named_and_the_run_starts_anew(
     (point.path / "state.pt").write_bytes(content)
     assert point.load() is None
     (line,) = capsys.readouterr().out.splitlines()
-    words = f"the resume point in {point.path} is damaged, so the run starts anew ({point.path / 'state.pt'}: not a "
+    words = f"the resume point in {point.path} is damaged, so the run starts anew ({point.path / 'state.pt'}: no sound "
     assert line.startswith(words)
     assert (point.path / "state.pt").read_bytes() == content  # until the first epoch's is written over it
     point.save({"step": 1}, at_once=True)

@@ -1,4 +1,5 @@
 import errno
+import fcntl
 import io
 import os
 import pickle
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.core import hdf5
+from pipeline.core import hdf5, seal
 from pipeline.core.errors import FileError, SourceError
 from pipeline.core.files import link_or_copy, write_torch
 from pipeline.core.hdf5 import create
@@ -61,6 +62,7 @@ def pack(data: Dataset, size: int, path: Path, interval: float = 60.0, bad_image
     """Pack as prepare does, which puts the file in place and then lets go of the resume point."""
     with Checkpoint(path.parent / "scratch" / "point", interval) as point:
         packed = packing.pack(data, size, source="test", bad_images=bad_images, checkpoint=point, **options)
+        seal.append(packed.file, lies_at=path)
         link_or_copy(packed.file, path)
         point.delete()
     return packed
@@ -75,7 +77,7 @@ def test_pack_keeps_row_order_and_bytes_whatever_the_threads(tmp_path):
     assert (tmp_path / "one.h5").read_bytes() == (tmp_path / "many.h5").read_bytes()
     with h5py.File(tmp_path / "one.h5") as file:
         assert file["pixels"].shape == (40, 8, 8, 3) and file["pixels"].chunks is None
-        assert (file.attrs["size"], file.attrs["source"], file.attrs["complete"]) == (8, "test", 1)
+        assert (file.attrs["size"], file.attrs["source"]) == (8, "test")
         assert file["pixels"].attrs["axes"] == "image, height, width, channel (RGB)"
         for row, picture in enumerate(pictures):
             assert np.array_equal(file["pixels"][row], images.resize(picture, 8))
@@ -383,7 +385,9 @@ def test_a_file_in_place_never_changes(tmp_path, monkeypatch):
     files, target = grey_files(tmp_path, 3), tmp_path / "images.h5"
     point = tmp_path / "scratch" / "point"
     with Checkpoint(point) as held:
-        link_or_copy(packing.pack(dataset(files), 4, source="t", bad_images="stop", checkpoint=held).file, target)
+        packed = packing.pack(dataset(files), 4, source="t", bad_images="stop", checkpoint=held)
+        seal.append(packed.file, lies_at=target)
+        link_or_copy(packed.file, target)
     files[1].write_bytes(grey(200))
     with monkeypatch.context() as patch, Checkpoint(point) as held:
         patch.setattr(packing, "_fill", lambda *_: (_ for _ in ()).throw(MemoryError))
@@ -503,7 +507,7 @@ def cut(path: Path) -> None:
 
 
 def bad_header(path: Path) -> None:
-    path.write_bytes(path.read_bytes().replace(b"complete", b"c\xffmplete").replace(b"OHDR", b"OHDX"))
+    path.write_bytes(path.read_bytes().replace(b"OHDR", b"OHDX"))
 
 
 def other_content(path: Path) -> None:
@@ -551,7 +555,9 @@ def test_a_kill_before_the_first_note_after_pixels_were_lost_does_no_harm(tmp_pa
 def test_a_file_in_place_never_changes_though_the_resume_point_is_damaged(tmp_path):
     files, target, point = grey_files(tmp_path, 3), tmp_path / "images.h5", tmp_path / "scratch" / "point"
     with Checkpoint(point) as held:
-        link_or_copy(packing.pack(dataset(files), 4, source="t", bad_images="stop", checkpoint=held).file, target)
+        packed = packing.pack(dataset(files), 4, source="t", bad_images="stop", checkpoint=held)
+        seal.append(packed.file, lies_at=target)
+        link_or_copy(packed.file, target)
     junk(point / "state.pt")
     files[1].write_bytes(grey(200))
     pack(dataset(files), 4, tmp_path / "again.h5")
@@ -710,8 +716,8 @@ def test_a_row_that_does_not_exist_is_an_error(packed, memory):
 def test_pixels_hold_no_handle_and_travel_to_other_processes(packed):
     pixels = images.Pixels(packed, memory=0)
     first = pixels[[4]]
-    with h5py.File(packed, "a"):  # an open reader would hold a lock
-        pass
+    with open(packed, "r+b") as file:  # an HDF5 file that is open holds a lock
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     assert np.array_equal(pickle.loads(pickle.dumps(pixels))[[4]], first)
 
 
@@ -719,7 +725,7 @@ def test_a_mapped_file_is_opened_once(packed, monkeypatch):
     pixels = images.Pixels(packed, memory=0)
     first = pixels[[3]]
     with monkeypatch.context() as patch:
-        patch.setattr(hdf5, "map_array", lambda *_, **__: pytest.fail("mapped again"))
+        patch.setattr(hdf5, "Mapped", lambda *_, **__: pytest.fail("mapped again"))
         assert np.array_equal(pixels[[3]], first)
     sent = pickle.dumps(pixels)
     assert len(sent) < 1000 and np.array_equal(pickle.loads(sent)[[3]], first)

@@ -12,6 +12,7 @@ from pipeline.core import files, hdf5
 from pipeline.labels.table import Table, write_table
 from stages.audit import audit
 from stages.wasserstein import wasserstein
+from tests import copies
 
 CLASSES = ("<script>alert('x')</script>", "cat & dog", "a $x^2$ b", "rare", "absent in test", "zebra")
 EPOCHS = 6
@@ -334,4 +335,5 @@ def make_project(root: Path, params: Path, plan: Plan | None = None) -> Params:
             wasserstein(root, dataset, seed)
             for method in ("an", "em_apl"):
                 write_landscape(root, dataset, method, seed)
+    copies.sign(root)
     return read_params(root / "params.yaml")

@@ -19,6 +19,7 @@ from pipeline.core.errors import ConfigError, FileError
 from pipeline.report import page, read
 from pipeline.report.read import collect
 from stages.report import report
+from tests import copies
 from tests.report.conftest import Maker
 from tests.report.project import Plan
 
@@ -276,6 +277,7 @@ def test_the_page_says_where_the_average_was_chosen(small: Path) -> None:
     kinds = [{"weights": "average" if row["epoch"] == "2" else "raw"} for row in rows]
     both = [row | kind for row, kind in zip(rows, kinds, strict=True)]
     files.write_tsv(small / "runs/finetune/digits-full-0/epochs.tsv", both)
+    copies.sign(small)
     report(small)
     words = Reader((small / "report/index.html").read_text(encoding="utf-8")).words
     assert words.count("moving average of the weights was chosen, not the weights, for Full labels (1 of 1 seed).") == 1

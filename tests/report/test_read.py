@@ -11,6 +11,7 @@ from pipeline.core import files
 from pipeline.core.errors import FileError
 from pipeline.report import frames
 from pipeline.report.read import Collected, Run, collect, number
+from tests import copies
 
 Whole = tuple[Path, Params]
 
@@ -144,6 +145,7 @@ def _no_truth(path: Path) -> None:
 def test_what_provenance_does_not_say_is_not_recorded(copy: Whole) -> None:
     root, params = copy
     files.write_json(root / "runs/finetune/digits-em-1/provenance.json", {})
+    copies.sign(root)
     run = _finetuned(collect(root, params))["em"][1]
     assert (run.head, run.protocol, run.density, run.select) == ("not recorded", "not recorded", False, None)
 
@@ -157,10 +159,7 @@ def _no_number(path: Path) -> None:
 
 
 def _not_complete(path: Path) -> None:
-    import h5py
-
-    with h5py.File(path, "r+") as file:
-        file.attrs["complete"] = 0
+    path.write_bytes(path.read_bytes()[:-1])
 
 
 @pytest.mark.parametrize(
@@ -174,7 +173,7 @@ def _not_complete(path: Path) -> None:
         ("runs/finetune/digits-em-1/metrics.json", lambda path: path.write_text("{"), "not JSON"),
         ("runs/finetune/digits-an-1/epochs.tsv", _no_number, "not a finite number"),
         ("runs/finetune/digits-an-1/epochs.tsv", _no_column, "val_map"),
-        ("analyses/landscape/digits-an-1/landscape.h5", _not_complete, "interrupted"),
+        ("analyses/landscape/digits-an-1/landscape.h5", _not_complete, "no sound seal"),
     ],
 )
 def test_a_damaged_file_is_named_with_what_is_wrong(
@@ -182,6 +181,10 @@ def test_a_damaged_file_is_named_with_what_is_wrong(
 ) -> None:
     root, params = copy
     break_(root / path)
+    if path.endswith((".json", ".tsv")):
+        with pytest.raises(FileError, match=f"{path}: not what its stage wrote"):
+            collect(root, params)
+    copies.sign(root)
     found = collect(root, params, partial=True).missing
     assert [item.path for item in found] == [path]
     assert reason in found[0].reason

@@ -7,7 +7,7 @@ import h5py
 import numpy as np
 import pytest
 
-from pipeline.core import files, hdf5
+from pipeline.core import files, hdf5, seal
 from pipeline.core.errors import FileError
 from pipeline.labels.table import Table
 from stages.audit import audit
@@ -219,7 +219,7 @@ def test_same_inputs_same_bytes(result: dict[str, Any]):
     folder = result["root"] / "analyses" / "audit" / "digits-0"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert before.keys() == {
-        *("audit.json", "rounds.tsv", "per_class.tsv", "calibration.tsv", "missed.tsv", "summary.md")
+        *("audit.json", "rounds.tsv", "per_class.tsv", "calibration.tsv", "missed.tsv", "summary.md", "manifest.json")
     }
     audit(result["root"], "digits", 0)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -357,6 +357,7 @@ def test_beliefs_are_spread_over_unknown_cells_of_a_weight(tmp_path: Path, repos
     finished.write_run(tmp_path, "linear_init", STILL, table, labels, seed=1, labelled=False)
     with h5py.File(tmp_path / "runs/linear_init" / STILL / "labels.h5", "r+") as file:
         file["weight"][...] = 0
+    seal.append(tmp_path / "runs/linear_init" / STILL / "labels.h5")
     audit(tmp_path, "digits", 0)
     found = files.read_json(tmp_path / "analyses/audit/digits-0/audit.json")["runs"][0]["beliefs"]
     assert found["belief"]["cells"] == 0 and found["belief"]["mean"] is None

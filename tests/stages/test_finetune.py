@@ -59,12 +59,13 @@ def test_a_variant_starts_from_the_head_that_it_names(
     other = states(project, "linear_init", f"digits-{'an' if start == 'em_apl' else 'em_apl'}-0")
     assert not torch.equal(other["head.linear.weight"], head["head.linear.weight"])
     assert len(inherited) == (method == start)  # a method's memory is its own
-    read = files.read_json(project.folder("finetune", key) / "provenance.json")["inputs"]
-    assert [path for path in read if path.startswith("runs/")] == [f"runs/linear_init/digits-{start}-0/weights.pt"]
+    read = files.read_json(project.folder("finetune", key) / "manifest.json")["inputs"]
+    first_run = [f"runs/linear_init/digits-{start}-0/{name}.pt" for name in ("method", "weights")]
+    assert [path for path in read if path.startswith("runs/")] == first_run[method != start :]
 
 
 def test_without_the_head_that_it_names(project: Project) -> None:
     key = variant(project, "em_apl", "full")
-    with pytest.raises(FileError, match="runs/linear_init/digits-full-0/weights.pt: cannot be read"):
+    with pytest.raises(FileError, match="runs/linear_init/digits-full-0/weights.pt: no such file"):
         finetune(project.root, "digits", "em_apl", 0, key)
     assert not project.folder("finetune", key).exists()

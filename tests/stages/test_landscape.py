@@ -288,7 +288,12 @@ def test_a_norm_is_of_the_weights_that_the_run_trained(tmp_path: Path, repositor
 def test_same_inputs_same_bytes_and_the_run_stays_as_it_is(project: Project, stored: tuple[base.Method, Network]):
     folders = [project.root / "analyses/landscape/digits-em_apl-0", project.root / "runs/finetune/digits-em_apl-0"]
     before = {path: path.read_bytes() for folder in folders for path in folder.iterdir()}
-    assert {path.name for path in folders[0].iterdir()} == {"landscape.h5", "metrics.json", "summary.md"}
+    assert {path.name for path in folders[0].iterdir()} == {
+        "landscape.h5",
+        "manifest.json",
+        "metrics.json",
+        "summary.md",
+    }
     landscape(project.root, "digits", "em_apl", 0)
     assert {path: path.read_bytes() for folder in folders for path in folder.iterdir()} == before
 

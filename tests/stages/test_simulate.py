@@ -46,9 +46,8 @@ def project(tmp_path, repository):
 def run(root: Path) -> tuple[dict[str, np.ndarray], dict, str]:
     simulate(root, "digits")
     folder = root / "data" / "simulate" / "digits"
-    assert {path.name for path in folder.iterdir()} == {"observed.h5", "report.json", "summary.md"}
+    assert {path.name for path in folder.iterdir()} == {"observed.h5", "report.json", "summary.md", "manifest.json"}
     with h5py.File(folder / "observed.h5") as file:
-        assert file.attrs["complete"] == 1
         assert all(file[name].attrs["axes"] == "image, class" for name in file)
         observed = {name: file[name][()] for name in file}
     return observed, json.loads((folder / "report.json").read_text()), (folder / "summary.md").read_text()

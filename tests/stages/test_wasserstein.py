@@ -181,7 +181,14 @@ def test_an_epoch_without_a_distance_has_its_reason(tmp_path: Path, repository: 
 def test_same_inputs_same_bytes(result: dict[str, Any]):
     folder = result["root"] / "analyses" / "wasserstein" / "digits-0"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert before.keys() == {"wasserstein.json", "per_class.tsv", "epochs.tsv", "class_epochs.tsv", "summary.md"}
+    assert before.keys() == {
+        "wasserstein.json",
+        "per_class.tsv",
+        "epochs.tsv",
+        "class_epochs.tsv",
+        "summary.md",
+        "manifest.json",
+    }
     wasserstein(result["root"], "digits", 0)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 

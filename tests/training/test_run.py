@@ -13,9 +13,9 @@ from sklearn.metrics import average_precision_score
 
 from pipeline.config import rules
 from pipeline.config.runs import read_run
-from pipeline.core import hdf5
+from pipeline.core import hdf5, seal
 from pipeline.core.errors import ConfigError, FileError, TrainingError
-from pipeline.core.files import read_json, read_torch, read_tsv, sha256, write_text, write_torch
+from pipeline.core.files import read_json, read_torch, read_tsv, write_text, write_torch
 from pipeline.core.resume import Checkpoint
 from pipeline.labels.table import Table, write_table
 from pipeline.methods.shared import base
@@ -105,7 +105,11 @@ class Project:
         return self.root / "runs" / stage / key
 
     def bytes(self, stage: str, key: str) -> dict[str, bytes]:
-        return {path.name: path.read_bytes() for path in self.folder(stage, key).iterdir()}
+        """Content of the files of a run, without seals and manifest: those name the inputs."""
+        files = {path.name: path for path in self.folder(stage, key).iterdir() if path.name != "manifest.json"}
+        sealed = {name for name, path in files.items() if path.read_bytes()[-64:-56] == b"SPMLSEAL"}
+        sizes = {name: seal.read(files[name]).size if name in sealed else None for name in files}
+        return {name: path.read_bytes()[: sizes[name]] for name, path in files.items()}
 
 
 @pytest.fixture
@@ -151,7 +155,7 @@ def test_a_run_stores_what_it_found(project: Project) -> None:
     project.set("linear_init", epochs=4, learning_rate="grid", search=search)
     linear_init(project.root, "digits", "em_apl", 0)
     folder, table = project.folder("linear_init", "digits-em_apl-0"), project.table
-    assert {path.name for path in folder.iterdir()} == FILES
+    assert {path.name for path in folder.iterdir()} == {*FILES, "manifest.json"}
     rows = {split: table.rows(split) for split in ("train", "val", "test")}
     metrics = read_json(folder / "metrics.json")
     held, attrs = arrays(folder / "logits.h5")
@@ -210,10 +214,12 @@ def test_a_run_stores_what_it_found(project: Project) -> None:
     np.testing.assert_array_equal(labels["pseudo_label"][chosen - 1], -(since > 0).astype(np.int8))
     assert int(method["clock"][0]) == chosen
 
+    reads = [project.cache, project.labels, project.root / "data/prepare/digits/table.h5"]
+    inputs = {path.relative_to(project.root).as_posix(): seal.read(path).digest for path in reads}
+    for name in ("weights.pt", "method.pt", "logits.h5", "labels.h5"):
+        assert seal.read(folder / name).inputs == inputs
+    assert read_json(folder / "manifest.json")["inputs"] == inputs
     provenance = read_json(folder / "provenance.json")
-    assert provenance["inputs"] == {
-        path.relative_to(project.root).as_posix(): sha256(path) for path in (project.cache, project.labels)
-    }
     assert provenance["method"] == tiny.EM_APL and provenance["settings"]["search"]["values"] == search["values"]
     summary = (folder / "summary.md").read_text()
     assert f"Epoch {chosen} of 4 was chosen (clean labels)" in summary and "20 training images" in summary
@@ -717,13 +723,13 @@ FAULTS: dict[str, tuple[str, Callable[[Project], Any], type[Exception], str]] = 
     ),
     "not finite": ("an", with_nan, FileError, "features.h5: features are not finite"),
     "no features": ("an", lambda p: p.cache.unlink(), FileError, "features.h5: no such file"),
-    "cut features": ("an", lambda p: cut(p.cache), FileError, "features.h5: not a readable HDF5 file"),
+    "cut features": ("an", lambda p: cut(p.cache), FileError, "features.h5: no sound seal"),
     "no labels": ("an", lambda p: p.labels.unlink(), FileError, "observed.h5: no such file"),
     "labels of another table": (
         "an",
         lambda p: p.put(p.labels, **{name: labels[:-1] for name, labels in p.observed.items()}),
         FileError,
-        "observed.h5: its rows or classes are not the table's",
+        "observed.h5: rows or classes of `single` are not the table's",
     ),
     "no table": (
         "an",
@@ -777,7 +783,7 @@ def test_finetune_without_what_it_starts_from(project: Project) -> None:
             finetune(project.root, "digits", "an", 0)
         assert not project.folder("finetune", "digits-an-0").exists()
 
-    refused(FileError, "runs/linear_init/digits-an-0/weights.pt: cannot be read.*run the stage that makes it")
+    refused(FileError, "runs/linear_init/digits-an-0/weights.pt: no such file; run the stage that makes it")
     project.put(project.cache, features=tiny.numbers(36, 8))
     linear_init(project.root, "digits", "an", 0)
     project.set("finetune", head=tiny.EMBEDDING)
@@ -788,11 +794,11 @@ def test_finetune_without_what_it_starts_from(project: Project) -> None:
     (project.root / "data/prepare/digits/images.h5").unlink()
     refused(FileError, "images.h5: no such file")
     project.backbone.write_bytes(b"")
-    refused(FileError, "backbone.pt: not a file of tensors")
+    refused(FileError, "backbone.pt: no sound seal")
 
 
 def test_lac_without_what_it_starts_from(project: Project) -> None:
-    with pytest.raises(FileError, match="runs/end_to_end/digits-plc-0/weights.pt: cannot be read"):
+    with pytest.raises(FileError, match="runs/end_to_end/digits-plc-0/weights.pt: no such file"):
         lac(project.root, "digits", "lac", 0)
     end_to_end(project.root, "digits", "plc", 0)
     project.set("lac", head=tiny.EMBEDDING | {"heads": 4})

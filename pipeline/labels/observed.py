@@ -1,0 +1,64 @@
+"""The observed labels that ``simulate`` drew, and their file.
+
+Source: ours.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.core import hdf5
+from pipeline.core.errors import FileError
+from pipeline.labels.table import Table
+
+LABEL_SETS = ("single", "all", "negatives")
+"""What methods are given: the draw, and for the oracles all labels, or the draw with all absences."""
+
+
+def observed_file(root: Path, dataset: str) -> Path:
+    """Return where the observed labels of a dataset lie."""
+    return root / "data" / "simulate" / dataset / "observed.h5"
+
+
+def write_observed(path: Path, label_sets: dict[str, np.ndarray], table_file: Path) -> None:
+    """Write the observed labels of a dataset.
+
+    Args:
+        path: The file.
+        label_sets: (N, C) int8 by name, as `LABEL_SETS`: 1 known positive, 0 unknown, -1 known negative.
+        table_file: The table that they were drawn from.
+    """
+    with hdf5.create(path, [table_file]) as out:
+        for name, labels in label_sets.items():
+            units = "1 known positive, 0 unknown, -1 known negative"
+            hdf5.write_array(out, name, labels, axes="image, class", units=units, compress=True)
+
+
+def read_observed(path: Path, table: Table, names: Iterable[str] = LABEL_SETS) -> dict[str, np.ndarray]:
+    """Return label sets of a dataset.
+
+    Args:
+        path: The file.
+        table: The table that they were drawn from.
+        names: Which label sets.
+
+    Returns:
+        (N, C) int8 by name.
+
+    Raises:
+        FileError: The file is absent or damaged, was drawn from another table, lacks a set, or holds one that does not
+            fit the table or has values other than 1, 0 and -1.
+    """
+    observed = {}
+    with hdf5.read(path) as file:
+        for name in names:
+            if name not in file:
+                raise FileError(f"{path}: holds no labels `{name}`; run simulate again")
+            observed[name] = file[name][()]
+    for name, labels in observed.items():
+        if labels.shape != table.truth.shape:
+            raise FileError(f"{path}: rows or classes of `{name}` are not the table's; run simulate again")
+        if not np.isin(labels, (1, 0, -1)).all():
+            raise FileError(f"{path}: `{name}` holds values other than 1, 0 and -1; run simulate again")
+    return observed
