@@ -433,6 +433,33 @@ def test_an_edit_of_a_published_recipe_by_dvc_changes_no_other(restored: Path) -
     assert after["published"]["default"]["end_to_end"] == before["published"]["default"]["end_to_end"]
 
 
+def test_stages_run_by_hand_refuse_what_was_made_from_other_data(restored: Path) -> None:
+    """Without DVC nothing runs the stages between; each says which one is to run again."""
+    words = {"simulate": ["digits"], "linear_init": ["digits", "an", "0"]}
+    words |= {"finetune": ["digits", "an", "0"], "audit": ["digits", "0"], "report": []}
+
+    def run_by_hand(stage: str, *arguments: str) -> str:
+        command = [sys.executable, "-m", f"stages.{stage}", *arguments]
+        done = subprocess.run(command, cwd=restored, env=copies.ENVIRONMENT, capture_output=True, text=True)
+        assert "Traceback" not in done.stderr
+        return done.stderr if done.returncode else ""
+
+    before = content(restored, ["runs", "analyses", "report"])
+    try:
+        put(restored, "prepare.digits.seed", 1)
+        assert run_by_hand("prepare", "digits") == ""
+        for stage in words.keys() - {"simulate"}:
+            assert "than lies there; run " in run_by_hand(stage, *words[stage]), stage
+        assert run_by_hand("simulate", "digits") == ""
+        stale = (
+            "features.h5: made from another data/prepare/digits/images.h5 than lies there; run features@digits again"
+        )
+        assert stale in run_by_hand("linear_init", *words["linear_init"])
+        assert content(restored, ["runs", "analyses", "report"]) == before
+    finally:
+        copies.run(restored, "dvc", "checkout", "--force", "-q")
+
+
 def test_an_edit_of_a_method_that_is_not_run_names_nothing(restored: Path) -> None:
     put(restored, "default.weight", 0.1, "params/methods/l1r.yaml")
     put(restored, "published.voc", {"end_to_end": {"epochs": 77}}, "params/methods/l1r.yaml")

@@ -383,7 +383,7 @@ def _variant_faults(params: Params, stage: str) -> list[str]:
         try:
             if variant.method in params.methods:
                 params.run(stage, variant.dataset, variant.method, key)
-            else:
+            elif not _is_published(params, stage, variant):  # which may change what only a recipe holds
                 params._training(stage, variant.dataset, variant.method, key, variant.set.stage, recipe=False)
         except ConfigError as error:
             faults.append(str(error))
@@ -392,12 +392,20 @@ def _variant_faults(params: Params, stage: str) -> list[str]:
     return faults + _unequal_seeds(params, stage)
 
 
+def _is_published(params: Params, stage: str, variant: Variant) -> bool:
+    """Return whether a method's own recipe lies below a variant."""
+    block = _block(getattr(params, stage), variant.dataset, stage) | variant.set.stage
+    return block.get("protocol") == PUBLISHED
+
+
 def _unknown_methods(params: Params) -> list[str]:
     """Return one line for each variant that names a method without a file."""
     faults = []
     for stage in TRAINING_STAGES:
         for key, variant in getattr(params.variants, stage).items():
-            names = {"method": variant.method, "start": getattr(variant, "start", variant.method)}
+            names = {"method": variant.method}
+            if isinstance(variant, FinetuneVariant):
+                names["start"] = variant.start
             faults += [
                 f"variants.{stage}.{key}.{field}: `{name}` has no file {method_file(name)}"
                 for field, name in names.items()
@@ -433,7 +441,7 @@ def _parse_method(name: str, content: Any) -> Section:
             adapter.validate_python(part)
         except ValidationError as error:
             lines = explain(error, key).splitlines()
-            raise ConfigError("\n".join(f"{method_file(name)}:{line}" for line in lines)) from error
+            raise ConfigError("\n".join(f"{method_file(name)}:{line.removeprefix(':')}" for line in lines)) from error
     return content
 
 

@@ -76,6 +76,10 @@ def _read(root: Path, name: str) -> Any:
         ConfigError: There is no such file, or it is not a YAML mapping.
     """
     if name == DEFAULT:
+        if (root / "profiles" / f"{DEFAULT}.yaml").exists():
+            raise ConfigError(
+                f"profiles/{DEFAULT}.yaml: the default is {PARAMS} as committed; give what differs a name of its own"
+            )
         return {}
     path = root / "profiles" / f"{name}.yaml"
     if not path.is_file():
@@ -96,7 +100,7 @@ def names(root: Path) -> list[str]:
     Returns:
         Their names, the default first.
     """
-    return [DEFAULT, *sorted(path.stem for path in (root / "profiles").glob("*.yaml"))]
+    return [DEFAULT, *sorted({path.stem for path in (root / "profiles").glob("*.yaml")} - {DEFAULT})]
 
 
 def covered(root: Path, name: str) -> list[str]:
@@ -135,7 +139,7 @@ def written(root: Path) -> dict[str, str]:
 
 def in_force(text: str) -> str | None:
     """Return the name of the profile that a params.yaml says it was written from; None where it says none."""
-    match = re.search(r'^\{?"?profile"?:[ \t]*"?([\w-]+)', text, re.MULTILINE)  # JSON is YAML too
+    match = re.search(r"""^\{?["']?profile["']?:[ \t]*["']?([^\s"',}#]+)""", text, re.MULTILINE)  # JSON is YAML too
     return match[1] if match else None
 
 
@@ -221,7 +225,8 @@ def default_texts(root: Path, *, restore: bool = False) -> dict[str, str]:
             f"of a shallow clone by `git fetch --unshallow`, or put the project's own {PARAMS} and {METHODS} here"
         )
     replaced = hidden if now == DEFAULT and not restore else hidden | {PARAMS}
-    return texts | {file: _before(root, file, commit) for file in replaced if file in texts}
+    there = {file for file in replaced if file in texts or committed(root, file, commit) is not None}
+    return texts | {file: _before(root, file, commit) for file in there}
 
 
 def _before(root: Path, file: str, commit: str) -> str:
@@ -306,7 +311,7 @@ def compose(root: Path, name: str, raw: str | None = None, *, restore: bool = Fa
             where = key if key == "methods" else f"methods.{key}"
             raise ConfigError(f"profiles/{name}.yaml: {where}: must be a mapping")
     if name != DEFAULT:
-        overlay(content, {"profile": name} | change)
+        overlay(content, change | {"profile": name})
         with contextlib.suppress(AttributeError, KeyError, TypeError):  # what is no mapping is named below
             _leave_out_variants(content, change)
     if raw is not None:
@@ -320,7 +325,13 @@ def compose(root: Path, name: str, raw: str | None = None, *, restore: bool = Fa
         own = _parse(texts[file], file)
         overlay(own, methods[method])
         texts[file] = _dump(own)
-    _checked(texts, name)
+    try:
+        _checked(texts, name)
+    except ConfigError as error:
+        laid = tuple(f"{method_file(method)}:" for method in methods)
+        lines = [f"{line} (profiles/{name}.yaml lies over it)" if line.startswith(laid) else line
+                 for line in str(error).splitlines()]  # fmt: skip
+        raise ConfigError("\n".join(lines)) from error
     return texts
 
 

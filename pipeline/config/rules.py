@@ -1,6 +1,7 @@
 """The rules that settings and data must meet, each stated once: the preflight and the stages call the same functions.
 
-Each rule returns one line for each problem, which names the key of params.yaml, and nothing where there is none.
+Each rule returns one line for each problem, which names the key of params.yaml or of a method's file; none where all
+is well.
 """
 
 from collections.abc import Iterable
@@ -151,7 +152,7 @@ class PlannedRun:
         return self.params.grid.lac_start if self.stage == "lac" else self.method
 
     def origin(self, key: str) -> str:
-        """Return the dotted path of one of its settings in params.yaml."""
+        """Return the dotted path of one of its settings in params.yaml, or in the method's file."""
         return self.params.origin(self.stage, self.dataset, self.method, self.variant, key)
 
 

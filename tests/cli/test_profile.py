@@ -476,6 +476,42 @@ def test_without_git_the_default_is_left_only_by_force(project: Path) -> None:
     assert (project / "params.yaml.bak").read_text() == before
 
 
+@pytest.mark.parametrize("gone", ["params.yaml", "params/methods/lac.yaml"])
+def test_a_file_that_is_gone_is_made_anew(small: Path, gone: str) -> None:
+    before = read_project(small)
+    profile.apply(small, "small")
+    (small / gone).unlink()
+    profile.apply(small, "default")
+    assert status(small) == [] and read_project(small) == before
+
+
+def test_params_that_were_kept_as_a_profile_bear_its_name(project: Path) -> None:
+    """As the message about edits that would be lost advises."""
+    path = project / "params.yaml"
+    (project / "profiles/my.v2.yaml").write_text(another(path.read_text()))
+    profile.apply(project, "my.v2")
+    assert profiles.in_force(path.read_text()) == "my.v2"
+    profile.apply(project, "photos", "raw")
+    profile.apply(project, "my.v2")
+    profile.apply(project, "default")
+    assert status(project) == []
+
+
+def test_a_profile_of_the_defaults_name_is_refused(project: Path) -> None:
+    (project / "profiles/default.yaml").write_text("grid: {seeds: [1]}\n")
+    with pytest.raises(ConfigError, match=r"^profiles/default\.yaml: the default is params\.yaml as committed"):
+        profile.apply(project, "default")
+    with pytest.raises(ConfigError, match="there are: default, photos$"):
+        profile.apply(project, "nope")
+
+
+def test_a_fault_of_a_method_that_a_profile_brought_names_the_profile(project: Path) -> None:
+    (project / "profiles/w.yaml").write_text("methods: {em: {foo: {alpha: 1.0}}}\n")
+    words = r"^params/methods/em\.yaml:foo: no dataset of that name; .* \(profiles/w\.yaml lies over it\)$"
+    with pytest.raises(ConfigError, match=words):
+        profile.apply(project, "w")
+
+
 def test_command_line(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(project)
     assert main(["profile", "photos", "--root", "raw"]) == 0

@@ -112,13 +112,14 @@ def test_a_stage_reads_the_file_of_its_own_method_alone(project: Path) -> None:
 def test_a_fault_of_a_variant_of_another_method_is_named_without_its_file(content: dict[str, Any]) -> None:
     content["variants"]["finetune"]["digits-em-0-x"] = VARIANT | {
         "method": "em",
-        "set": {"stage": {"epoch": 3, "protocol": "published"}, "method": {}},
+        "set": {"stage": {"epoch": 3}, "method": {}},
     }
     content["methods"] = {"an": content["methods"]["an"]}
     with pytest.raises(ConfigError, match=r"^variants\.finetune\.digits-em-0-x\.set\.stage\.epoch: Extra .*$"):
         parse_params(content, whole=False)
-    del content["variants"]["finetune"]["digits-em-0-x"]["set"]["stage"]["epoch"]
-    parse_params(content, whole=False)  # that it has no recipe is seen where its file is read
+    change = {"protocol": "published", "strong": {"magnitude": 5}}  # `strong` is whole in a recipe alone
+    content["variants"]["finetune"]["digits-em-0-x"]["set"]["stage"] = change
+    parse_params(content, whole=False)  # whether the recipe holds it is seen where the method's file is read
 
 
 def test_a_section_of_methods_in_params_is_a_fault_that_says_where_they_lie(content: dict[str, Any]) -> None:

@@ -194,5 +194,5 @@ def test_estimates_learn_ten_times_as_fast_and_do_not_decay():
 
 
 def test_density_is_needed():
-    with pytest.raises(ConfigError, match=r"methods\.role: needs `expected_positives`"):
+    with pytest.raises(ConfigError, match=r"expected_positives: has no entry for this dataset, and `role` needs it"):
         made(2, 3, None)

@@ -84,7 +84,7 @@ class Method(nn.Module, ABC):
         """
         if self.problem.expected_positives is None:
             name = type(self).__module__.rpartition(".")[2]
-            raise ConfigError(f"methods.{name}: needs `expected_positives`, which has no entry for this dataset")
+            raise ConfigError(f"expected_positives: has no entry for this dataset, and `{name}` needs it")
         return self.problem.expected_positives
 
     @abstractmethod

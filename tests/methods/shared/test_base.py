@@ -51,7 +51,7 @@ def test_label_density_is_asked_for_by_who_needs_it(monkeypatch):
     monkeypatch.setattr(base, "load", lambda name: Guess)
     monkeypatch.setattr(Guess, "__module__", "pipeline.methods.guess")
     assert [base.build("guess", {}, problem(given)).expected_positives for given in (1.5, 0.0)] == [1.5, 0.0]
-    refused = r"methods\.guess: needs `expected_positives`, which has no entry"
+    refused = r"expected_positives: has no entry for this dataset, and `guess` needs it"
     with pytest.raises(ConfigError, match=refused):
         base.build("guess", {}, problem(None))
     with pytest.raises(ConfigError, match=refused):
