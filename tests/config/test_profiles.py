@@ -68,9 +68,9 @@ def test_every_method_has_a_file_of_settings_and_no_other_has() -> None:
 
 def test_no_dataset_repeats_what_default_holds() -> None:
     for name, section in params("default").methods.items():
-        default, recipes = section["default"], section[PUBLISHED]
+        default, recipes = section["default"], section.get(PUBLISHED, {})
         blocks = [(default, block) for dataset, block in section.items() if dataset not in ("default", PUBLISHED)]
-        for stage, recipe in recipes["default"].items():
+        for stage, recipe in recipes.get("default", {}).items():
             blocks += [(recipe, recipes[key][stage]) for key in recipes if key != "default" and stage in recipes[key]]
         for below, block in blocks:
             assert block and not [key for key in block if key in below and below[key] == block[key]], name

@@ -215,7 +215,9 @@ def test_every_method_has_its_curves_and_nothing_else_does():
 
 @pytest.mark.parametrize("name", base.names())
 def test_the_first_losses_are_the_stored_ones(name: str):
-    text, found = (FOLDER / f"{name}.txt").read_text(encoding="utf-8"), curves(name)
+    path = FOLDER / f"{name}.txt"
+    assert path.is_file(), f"no curve: python -m tests.methods.test_loss_curves --write {name}"
+    text, found = path.read_text(encoding="utf-8"), curves(name)
     assert not (lines := changes(text, found)), "\n".join(lines)
     assert read(text)[1].keys() == found.keys(), "a curve is missing: --write"
     assert all(len(set(steps)) > 15 for steps in found.values()), "a loss that stands still shows nothing"

@@ -243,11 +243,16 @@ def load(name: str) -> type[Method]:
         The class that the module calls METHOD.
 
     Raises:
-        ConfigError: There is no such method.
+        ConfigError: There is no such method, or its module is not complete.
     """
     if not re.fullmatch("[a-z][a-z0-9_]*", name) or name not in names():
         raise ConfigError(f"unknown method: no file pipeline/methods/{name}.py; there are {', '.join(names())}")
-    return import_module(f"pipeline.methods.{name}").METHOD
+    method = getattr(import_module(f"pipeline.methods.{name}"), "METHOD", None)
+    if method is None:
+        raise ConfigError(f"pipeline/methods/{name}.py: no `METHOD = <the class>` at its end")
+    if not issubclass(getattr(method, "Settings", object), Strict):
+        raise ConfigError(f"pipeline/methods/{name}.py: the class has no `Settings = Settings`, its schema")
+    return method
 
 
 def build(name: str, settings: dict[str, Any], problem: Problem) -> Method:

@@ -1,3 +1,6 @@
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
 
@@ -118,3 +121,17 @@ def test_call_leaves_autocast_and_promotes_every_output():
             Outputs(half, features=half, embeddings=half), torch.zeros(1, 2, dtype=torch.int8), torch.tensor([0])
         )
     assert seen == {"autocast": False, "dtypes": {torch.float32}, "product": torch.float32}
+
+
+class Bare:
+    """A class without a schema of settings."""
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [({}, "no `METHOD = <the class>` at its end"), ({"METHOD": Bare}, "the class has no `Settings = Settings`")],
+)
+def test_a_module_that_is_not_complete_is_named(monkeypatch: pytest.MonkeyPatch, members: Any, reason: str) -> None:
+    monkeypatch.setattr(base, "import_module", lambda name: SimpleNamespace(**members))
+    with pytest.raises(ConfigError, match=rf"^pipeline/methods/em\.py: {reason}"):
+        base.load("em")
