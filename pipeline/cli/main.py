@@ -6,11 +6,11 @@ import os
 import signal
 import sys
 
-from pipeline.cli import check, check_data, init, methods, profile, scratch, show
+from pipeline.cli import check, check_data, init, methods, profile, scratch, show, verify
 from pipeline.cli.verbs import Failed
 from pipeline.core.errors import SpmlError
 
-VERBS = (init, check_data, show, methods, scratch, check, profile)
+VERBS = (init, check_data, show, methods, scratch, check, profile, verify)
 
 
 def parser() -> argparse.ArgumentParser:
