@@ -176,7 +176,13 @@ def cached_features(run: PlannedRun) -> list[str]:
         )
     if settings.head.kind != "linear":
         problems.append(f"{run.origin('head')}: `{settings.head.kind}` reads maps; cached features hold none")
-    for key in [key for key, asked in (("crop", settings.crop < 1), ("freeze", settings.freeze)) if asked]:
+    void = {
+        "crop": settings.crop < 1,
+        "strong": settings.strong is not None,
+        "freeze": settings.freeze,
+        "batch_norm": settings.batch_norm == "frozen",
+    }
+    for key in (key for key, asked in void.items() if asked):
         problems.append(f"{run.origin(key)}: concerns images or backbone; cached features have neither ({run.where})")
     if settings.flip and not run.params.settings("features", run.dataset).mirrored:
         needs = f"needs the mirrored view in the feature cache (features.{run.dataset}.mirrored)"

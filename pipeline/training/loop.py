@@ -76,6 +76,14 @@ class History:
     """(N, C) int8 pseudo-labels of each epoch, where the method has any and logits are kept: those that a method stores
     as they stood in it, those that it makes anew at each step as the epoch's last weights would make them."""
 
+    diverged: int | None = None
+    """Epoch in which training diverged, where a search goes on without the trial."""
+
+    def is_tied(self) -> bool:
+        """Return whether several epochs, with raw and averaged weights, all scored the same: val chooses none."""
+        scores = {row.get(key, row["score"]) for row in self.rows for key in ("score", "score_average")}
+        return len(self.rows) > 1 and len(scores) == 1
+
     def scores(self) -> list[float]:
         """Return the selection score of each epoch: the better one of raw and averaged weights."""
         return [max(row["score"], row.get("score_average", -math.inf)) for row in self.rows]
@@ -280,11 +288,13 @@ class Trainer:
         return winner
 
     def _keep_best(self, row: dict[str, Any], winner: Network, method_state: dict[str, Tensor]) -> None:
-        """Add the epoch's row to the history, and its weights where it is the best so far."""
+        """Add the epoch's row to the history, and its weights where it is the best so far, or all so far score alike."""
         history, plan = self.history, self.plan
         history.rows.append(row)
         score = row["score"] if row["weights"] == "raw" else row["score_average"]
-        if score > history.best or plan.settings.select == "last":
+        if (
+            score > history.best or plan.settings.select == "last" or history.is_tied()
+        ):  # tied: as far as it was trained
             history.epoch, history.best = row["epoch"], score
             history.state, history.method = cpu_state(winner), method_state
         tqdm.write(f"{plan.name}  epoch {row['epoch']}/{plan.epochs}  loss {row['loss']:.4f}  val {score:.2f}")
