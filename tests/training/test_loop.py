@@ -17,7 +17,7 @@ from pipeline.methods.an import AssumeNegative, Settings
 from pipeline.networks.interface import Outputs
 from pipeline.networks.network import Network, cpu_state
 from pipeline.training import loop as module
-from pipeline.training.inputs import FeatureInputs, Inputs, predict
+from pipeline.training.inputs import FeatureInputs, ImageInputs, Inputs, predict
 from pipeline.training.loop import Data, History, Plan, Trainer, epoch_batches, stops_early
 from pipeline.training.optimization import MovingAverage, make_optimizer
 from pipeline.training.settings import EarlyStop, StrongView
@@ -147,13 +147,16 @@ def test_the_terms_are_summed_in_the_loss_and_named_in_the_log() -> None:
 
 # ---------------------------------------------------------------------------------------------- batches
 @pytest.mark.parametrize(
-    ("n", "size", "expected"),
-    [(8, 4, [4, 4]), (10, 4, [4, 4, 2]), (9, 4, [4, 4]), (3, 4, [3]), (1, 4, [1]), (2, 1, [1])],
+    ("n", "size", "fewest", "expected"),
+    [
+        *((8, 4, 2, [4, 4]), (10, 4, 2, [4, 4, 2]), (9, 4, 2, [4, 4]), (9, 4, 1, [4, 4, 1])),
+        *((3, 4, 2, [3]), (1, 4, 1, [1]), (2, 1, 1, [1, 1]), (3, 1, 1, [1, 1, 1])),
+    ],
 )
-def test_a_last_batch_of_one_is_left_out(n: int, size: int, expected: list[int]) -> None:
+def test_a_last_batch_is_left_out_where_a_step_needs_more(n: int, size: int, fewest: int, expected: list[int]) -> None:
     seen = set()
     for epoch in range(1, 30):
-        cut = epoch_batches(n, tiny.training(batch_size=size), 0, epoch)
+        cut = epoch_batches(n, tiny.training(batch_size=size), 0, epoch, fewest)
         rows = np.concatenate(cut).tolist()
         assert [len(part) for part in cut] == expected and len(set(rows)) == len(rows)
         seen.add(tuple(rows))
@@ -161,7 +164,42 @@ def test_a_last_batch_of_one_is_left_out(n: int, size: int, expected: list[int])
     assert n < 3 or len(seen) > 3, "every epoch has its own order"
 
 
-def test_the_image_left_out_of_a_step_is_predicted_and_batch_norm_never_sees_one_alone() -> None:
+def rows_of_epoch(side: int, n: int, method: Any = None, **settings: Any) -> list[int]:
+    """Sizes of the batches that a network on images of this size is trained on, all views counted."""
+    seen: list[int] = []
+    network = tiny.network(on_images=True)
+    network.register_forward_pre_hook(lambda each, given: seen.append(len(given[0])) if each.training else None)
+    pixels = np.random.default_rng(0).integers(0, 256, (n, side, side, 3), dtype=np.uint8)
+    images = ImageInputs(pixels, np.arange(n), tiny.MEAN, tiny.STD, strong=tiny.strong())
+    run(network, method or tiny.method("an", n), images, settings={"epochs": 1, **settings}, validation=images)
+    return seen
+
+
+def test_a_last_batch_of_one_is_left_out_where_batch_norm_sees_one_value_alone() -> None:
+    assert rows_of_epoch(8, 9) == [4, 4]  # the last maps are 1 x 1
+    assert rows_of_epoch(16, 9) == [4, 4, 1]  # 2 x 2: four values a channel
+    assert rows_of_epoch(8, 9, batch_norm="frozen") == [4, 4, 1]
+    assert rows_of_epoch(8, 9, Pair(9)) == [8, 8, 2]  # two views are two values
+    assert rows_of_epoch(16, 3, batch_size=1) == rows_of_epoch(8, 3, batch_size=1, batch_norm="frozen") == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("n", "size", "given"), [(3, 1, "batch_size: 1"), (1, 4, "1 training image")])
+def test_a_batch_that_batch_norm_cannot_train_on_is_an_error(n: int, size: int, given: str) -> None:
+    message = f"^linear_init digits-an-0: {given} leaves .* set batch_size to 2 or more, or batch_norm to frozen$"
+    with pytest.raises(ConfigError, match=message):
+        rows_of_epoch(8, n, batch_size=size)
+
+
+def test_asking_how_many_rows_a_step_needs_changes_nothing() -> None:
+    network = tiny.network(on_images=True).train()
+    before, state = cpu_state(network), torch.get_rng_state()
+    assert network.fewest_rows(torch.zeros(1, 3, 8, 8)) == 2 and network.fewest_rows(torch.zeros(1, 3, 9, 9)) == 1
+    assert changed(before, network) == set() and torch.equal(torch.get_rng_state(), state) and network.training
+    assert not any(module._forward_pre_hooks for module in network.modules())
+    assert tiny.network().fewest_rows(torch.zeros(1, tiny.D)) == 1
+
+
+def test_every_image_is_predicted() -> None:
     network = tiny.network(on_images=True)
     history = run(network, tiny.method("an", 9), tiny.images(9), settings={"batch_size": 4})
     assert [len(part) for part in history.train + history.val] == [9, 9, 5, 5]
@@ -286,7 +324,7 @@ def test_one_cycle_runs_over_the_epochs_of_a_trial(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(torch.optim.lr_scheduler, "OneCycleLR", seen)
     settings = {"epochs": 5, "schedule": "onecycle", "warmup": 0.2}
     run(tiny.network(), tiny.method("an", 9), tiny.features(9), settings=settings, epochs=3)
-    assert totals == [6]  # nine images in batches of four, one left out
+    assert totals == [9]  # nine images in batches of four
 
 
 # ---------------------------------------------------------------------------------------------- moving average
