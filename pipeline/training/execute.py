@@ -163,7 +163,7 @@ def make_scorer(run: Run, single: np.ndarray) -> Callable[[np.ndarray], float]:
         single: (N, C) observed labels of all rows.
 
     Returns:
-        Maps (N_val, C) logits to points.
+        Maps (N_val, C) logits to points; to 0, which ties, where no class has both a positive and a negative.
 
     Raises:
         ConfigError: No class has a positive in the validation split, so no epoch can be chosen by it.
@@ -175,7 +175,7 @@ def make_scorer(run: Run, single: np.ndarray) -> Callable[[np.ndarray], float]:
         raise ConfigError(f"{run.stage}.select: the validation split of {run.dataset} has no positive label")
 
     def score(logits: np.ndarray) -> float:
-        return float(mean_average_precision(truth, logits, scored)["map"])
+        return mean_average_precision(truth, logits, scored)["map"] or 0.0  # None: every class has positives alone
 
     return score
 

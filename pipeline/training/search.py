@@ -54,26 +54,34 @@ def are_tied(rows: list[dict[str, Any]]) -> bool:
 def _search_grid(
     search: Search, train: Callable[[float, int | None], Trial], judge: Callable[[Trial], Verdict]
 ) -> tuple[float, Trial, list[dict[str, Any]]]:
-    trials: dict[float, Trial] = {}  # of rates that did not diverge
+    rates = sorted(search.values)
+    middle = rates[(len(rates) - 1) // 2]
     rows: dict[float, dict[str, Any]] = {}
-    for rate in sorted(search.values):
+    held: dict[float, Trial] = {}  # the few that may still be chosen: a trial can hold gigabytes of logits
+    for rate in rates:
         trial = train(rate, search.epochs)
         rows[rate] = _row(rate, judge(trial))
-        if rows[rate]["val_map"] is not None:
-            trials[rate] = trial
+        if search.epochs is None:
+            held[rate] = trial
+            wanted = {middle, *_ranked(rows)[:1]}
+            held = {kept: trial for kept, trial in held.items() if kept in wanted}
+    ranked = _ranked(rows)
     if are_tied(list(rows.values())):
-        middle = (len(rows) - 1) / 2
-        ranked = [rate for _, rate in sorted((abs(place - middle), rate) for place, rate in enumerate(rows))]
-    else:
-        ranked = sorted(trials, key=lambda rate: (-rows[rate]["val_map"], rate))
+        ranked = sorted(ranked, key=lambda rate: rate != middle)
     for rate in ranked:
-        trial = trials[rate] if search.epochs is None else train(rate, None)
+        trial = held[rate] if rate in held else train(rate, None)
         rows[rate]["diverged"] = judge(trial).diverged
         if rows[rate]["diverged"] is None:
             rows[rate]["chosen"] = 1
             return rate, trial, list(rows.values())
     told = ", ".join(f"{rate:g} in epoch {row['diverged']}" for rate, row in rows.items())
     raise TrainingError(f"training diverged at every rate of search.values: {told}")
+
+
+def _ranked(rows: dict[float, dict[str, Any]]) -> list[float]:
+    """Return the rates that did not diverge, the best first and of equal ones the smaller."""
+    finite = [rate for rate, row in rows.items() if row["val_map"] is not None]
+    return sorted(finite, key=lambda rate: (-rows[rate]["val_map"], rate))
 
 
 def _row(rate: float, verdict: Verdict) -> dict[str, Any]:
