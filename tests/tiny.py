@@ -35,7 +35,7 @@ BLOCK: dict[str, Any] = {
     "momentum": 0.0,
     "weight_decay": 0.0,
     "learning_rate": 0.1,
-    "search": {"values": [0.1], "epochs": None},
+    "search": None,
     "head_factor": 1.0,
     "schedule": "constant",
     "warmup": 0.0,

@@ -177,7 +177,13 @@ def cached_features(run: PlannedRun) -> list[str]:
         )
     if settings.head.kind != "linear":
         problems.append(f"{run.origin('head')}: `{settings.head.kind}` reads maps; cached features hold none")
-    for key in [key for key, asked in (("crop", settings.crop < 1), ("freeze", settings.freeze)) if asked]:
+    void = {
+        "crop": settings.crop < 1,
+        "strong": settings.strong is not None,
+        "freeze": settings.freeze,
+        "batch_norm": settings.batch_norm == "frozen",
+    }
+    for key in (key for key, asked in void.items() if asked):
         problems.append(f"{run.origin(key)}: concerns images or backbone; cached features have neither ({run.where})")
     if settings.flip and not run.params.settings("features", run.dataset).mirrored:
         needs = f"needs the mirrored view in the feature cache (features.{run.dataset}.mirrored)"
@@ -266,10 +272,15 @@ def selection(run: PlannedRun, table: Table) -> list[str]:
 
 
 def epoch_logits(run: PlannedRun, table: Table) -> list[str]:
-    """Return a problem where the logits of all epochs are too large to keep."""
-    epochs, images, classes = run.settings.epochs, len(table.rows("train")), len(table.classes)
-    values = epochs * images * classes
-    if not run.settings.keep_epoch_logits or values <= BUDGET:
+    """Return a problem where the logits of all epochs, which are kept of val and may be of train, are too large."""
+    epochs, classes, keeps = run.settings.epochs, len(table.classes), run.settings.keep_epoch_logits
+    val, train = len(table.rows("val")), len(table.rows("train")) * keeps
+    if epochs * (val + train) * classes <= BUDGET:
         return []
-    size = f"{epochs} epochs of {images} x {classes} logits are {values * 4 / 1e9:.1f} GB a run"
-    return [f"{run.origin('keep_epoch_logits')}: {size}; set it to false for {run.dataset}"]
+    size = (
+        f"{epochs} epochs of {val + train} x {classes} logits are {epochs * (val + train) * classes * 4 / 1e9:.1f} GB"
+    )
+    if keeps and epochs * val * classes <= BUDGET:
+        return [f"{run.origin('keep_epoch_logits')}: {size} a run; set it to false for {run.dataset}"]
+    most = BUDGET // max(1, val * classes)
+    return [f"{run.origin('epochs')}: {size} a run; set it to {most} or fewer for {run.dataset}, or cut val"]

@@ -34,6 +34,7 @@ NO_CLASS |= {"class", "classes", "category", "categories"}
 """What people call columns and folders rather than classes, compared without case."""
 SEPARATORS = (";", "|", ",")
 """Marks that people put between names."""
+MEANT = 0.05  # a drawn split may differ so much from its share by the counts of few images
 SPREAD = 3  # rows of a class from which on every split gets one
 
 
@@ -165,6 +166,7 @@ def build(files: Files, content: Content, settings: OwnData) -> Dataset:
     entries = [row for _, row in found]
     truth, scored = _cells(entries, classes, content.closed)
     split, how = _split(truth, entries, settings)
+    smaller = _doubt_split(split[[not row.split for row in entries]], how["drawn"], truth.sum(axis=0))
     place = np.argsort(split == 2, kind="stable")  # (N,) test after the others, each by path
     table = Table(
         classes=classes,
@@ -176,7 +178,7 @@ def build(files: Files, content: Content, settings: OwnData) -> Dataset:
         exhaustive=content.exhaustive,
     )
     positives, known = int(table.truth.sum()), int(table.scored.sum())
-    warnings = _doubt_classes(classes, named=settings.classes is not None) + _doubt_cells(table)
+    warnings = _doubt_classes(classes, named=settings.classes is not None) + _doubt_cells(table) + smaller
     report = {
         "folder": files.folder.name,
         "images": len(names),
@@ -272,6 +274,20 @@ def _doubt_classes(classes: tuple[str, ...], named: bool) -> list[str]:
     return warnings
 
 
+def _doubt_split(dealt: np.ndarray, drawn: dict[str, float], counts: np.ndarray) -> list[str]:
+    """Return warnings of drawn splits that are far smaller than asked, since rare classes go to train first."""
+    rare = int(((counts > 0) & (counts < SPREAD)).sum())
+    warnings = []
+    for label, share in drawn.items() if len(dealt) >= 1 / MEANT else ():
+        found = float((dealt == SPLITS.index(label)).mean())
+        if rare and found < 0.8 * share - MEANT:
+            warnings.append(
+                f"{label} has {found:.0%} of the images, not the {share:.0%} asked for: train keeps one image of each "
+                f"of {rare:,} classes of fewer than {SPREAD}; name a split of your own, or join or drop rare classes"
+            )
+    return warnings
+
+
 def _doubt_cells(table: Table) -> list[str]:
     """Return warnings of what is unknown where all should be known, and of classes that nothing is told from."""
     warnings = []
@@ -286,7 +302,7 @@ def _doubt_cells(table: Table) -> list[str]:
     absent = (table.scored & (table.truth == 0)).any(axis=0)
     lone = [label for label, some in zip(table.classes, absent, strict=True) if not some]
     if table.exhaustive and lone:
-        warnings.append(f"no image is known to lack {preview(lone)}: a score of 100 there says nothing")
+        warnings.append(f"no image is known to lack {preview(lone)}: nothing can be scored there")
     return warnings
 
 

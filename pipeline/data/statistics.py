@@ -28,6 +28,7 @@ def summarize_dataset(data: Dataset, packed: Packed, published: bool) -> dict[st
         `duplicates` and `warnings`.
     """
     table = data.table
+    absent = {split: _absences(table, table.rows(split)) for split in SPLITS}
     support = {split: table.truth[table.rows(split)].sum(axis=0) for split in SPLITS}
     splits = {split: _split_counts(table, table.rows(split)) for split in SPLITS}
     duplicates = _duplicate_counts(table, packed.duplicates)
@@ -54,7 +55,7 @@ def summarize_dataset(data: Dataset, packed: Packed, published: bool) -> dict[st
         "warnings": [
             *data.report.get("warnings", []),
             *warn_partial_labels(table),
-            *_label_warnings(table.classes, support, splits),
+            *_label_warnings(table.classes, support, absent, splits),
             *_unusable_warnings(len(packed.unusable), published),
             *_duplicate_warnings(table, duplicates, packed.duplicates),
             *(f"{pluralize(len(packed.notes[note]), 'picture')} {words}" for note, words in ODD.items()
@@ -99,14 +100,23 @@ def _duplicate_counts(table: Table, groups: list[list[int]]) -> dict[str, Any]:
     }
 
 
+def _absences(table: Table, rows: np.ndarray) -> np.ndarray:
+    """Return (C,) how many images of a split count as without each class: cells nobody knows do not, or all do."""
+    return ((table.truth[rows] == 0) & (table.scored[rows] | (not table.exhaustive))).sum(axis=0)
+
+
 def _label_warnings(
-    classes: tuple[str, ...], support: dict[str, np.ndarray], splits: dict[str, dict[str, Any]]
+    classes: tuple[str, ...],
+    support: dict[str, np.ndarray],
+    absent: dict[str, np.ndarray],
+    splits: dict[str, dict[str, Any]],
 ) -> list[str]:
     warnings = []
     for split in SPLITS:
-        if absent := [classes[column] for column in np.flatnonzero(support[split] == 0)]:
-            names = ", ".join(absent)
-            warnings.append(f"{split} has no positive of {names}: their average precision is undefined there")
+        for kind, counts in (("positive", support[split]), ("negative", absent[split])):
+            if names := [classes[column] for column in np.flatnonzero(counts == 0)] * bool(splits[split]["images"]):
+                undefined = "their average precision is undefined there"
+                warnings.append(f"{split} has no {kind} of {', '.join(names)}: {undefined}")
         if bare := splits[split]["without_positive"]:
             warnings.append(f"{split}: {pluralize(bare, 'image')} without a positive label")
     return warnings

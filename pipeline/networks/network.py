@@ -113,6 +113,30 @@ class Network(nn.Module):
         """Return the batch norm modules."""
         return [module for module in self.modules() if isinstance(module, _BatchNorm)]
 
+    @torch.no_grad()
+    def fewest_rows(self, inputs: Tensor) -> int:
+        """Return how many rows a training step needs: two where batch norm in training would see one value a channel.
+
+        Args:
+            inputs: (1, ...) one row, as `forward` takes it; the mode is that of training, and nothing is changed.
+        """
+        lonely: list[bool] = []
+
+        def note(_: nn.Module, given: tuple[Tensor, ...]) -> None:
+            lonely.append(given[0].numel() == given[0].shape[1])
+
+        hooks = [each.register_forward_pre_hook(note) for each in self.batch_norms() if each.training]
+        if not hooks:
+            return 1
+        modes = [(module, module.training) for module in self.modules()]
+        self.eval()  # no draw, no running statistic
+        self(inputs)
+        for module, training in modes:
+            module.training = training
+        for hook in hooks:
+            hook.remove()
+        return 2 if any(lonely) else 1
+
     def content(self) -> dict[str, Any]:
         """Return what ``weights.pt`` holds: description and state, on the CPU."""
         return {"architecture": self.architecture, "state": cpu_state(self)}

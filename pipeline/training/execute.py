@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -47,9 +48,7 @@ def execute(run: Run, start: Start) -> None:
     data = Data(inputs["train"], torch.from_numpy(train_labels), inputs["val"], score)
 
     with closing(Trials(run, start, problem, data)) as trials:
-        rate, trained, rows = search.choose(run.settings, trials.train, _judge)
-        if not trained.history.epoch:
-            raise TrainingError(f"{run.name}: training diverged at every rate of search.values")
+        rate, trained, rows = _search(run, trials)
         trained.network.load_state_dict(trained.history.state)
         trained.method.load_state_dict(trained.history.method)
         trained.method.eval()  # what is stored of its cells is what it holds, not what one more step would make of them
@@ -100,14 +99,15 @@ class Trials:
         inherited = files.read_torch(self.start.inherited) if self.start.inherited else None
         name = f"{run.name} lr {rate:g}"
         plan = Plan(name, run.settings, rate, epochs or run.settings.epochs, run.seed, choose_device())
+        trainer = Trainer(network, method, self.data, plan, checkpoint, inherited)
         try:
-            history = Trainer(network, method, self.data, plan, checkpoint, inherited).fit()
+            history = trainer.fit()
         except TrainingError as error:
             checkpoint.delete()  # from there it would diverge again; an interrupted search repeats it whole
             if run.settings.learning_rate != "grid":
                 raise
             tqdm.write(f"{error}; the search goes on without this rate")
-            history = History()  # no epoch, and a score below any other
+            history = History(diverged=len(trainer.history.rows) + 1)  # no epoch, and a score below any other
         checkpoint.delete_disk()  # a finished trial's, before the next one fills another
         return Trained(network, method, history)
 
@@ -147,7 +147,7 @@ def make_scorer(run: Run, single: np.ndarray) -> Callable[[np.ndarray], float]:
         single: (N, C) observed labels of all rows.
 
     Returns:
-        Maps (N_val, C) logits to points.
+        Maps (N_val, C) logits to points; to 0, which ties, where no class has both a positive and a negative.
 
     Raises:
         ConfigError: No class has a positive in the validation split, so no epoch can be chosen by it.
@@ -159,13 +159,30 @@ def make_scorer(run: Run, single: np.ndarray) -> Callable[[np.ndarray], float]:
         raise ConfigError(f"{run.stage}.select: the validation split of {run.dataset} has no positive label")
 
     def score(logits: np.ndarray) -> float:
-        return float(mean_average_precision(truth, logits, scored)["map"])
+        return mean_average_precision(truth, logits, scored)["map"] or 0.0  # None: every class has positives alone
 
     return score
 
 
-def _judge(trained: Trained) -> tuple[float, int]:
-    return trained.history.best, trained.history.epoch
+def _search(run: Run, trials: Trials) -> tuple[float, Trained, list[dict[str, Any]]]:
+    """Return the learning rate, what was trained at it, and one row a trial; say so where validation tells none apart.
+
+    Raises:
+        TrainingError: Training diverged at every rate of a grid.
+    """
+    try:
+        rate, trained, rows = search.choose(run.settings, trials.train, _judge)
+    except TrainingError as error:
+        raise error if str(error).startswith(run.name) else TrainingError(f"{run.name}: {error}") from error
+    if search.are_tied(rows):
+        tqdm.write(f"{run.name}: val scores every rate alike, so it chose none: {rate:g} is the middle one")
+    if trained.history.is_tied():
+        tqdm.write(f"{run.name}: val scores every epoch alike, so it chose none: {trained.history.epoch} is the last")
+    return rate, trained, rows
+
+
+def _judge(trained: Trained) -> search.Verdict:
+    return search.Verdict(trained.history.best, trained.history.epoch, trained.history.diverged)
 
 
 def _make_network(run: Run, start: Start) -> Network:

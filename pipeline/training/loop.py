@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from pipeline.core import seeds
-from pipeline.core.errors import TrainingError
+from pipeline.core.errors import ConfigError, TrainingError
 from pipeline.core.resume import Checkpoint
 from pipeline.methods.shared.base import Method, check_needs
 from pipeline.networks.interface import Outputs
@@ -76,12 +76,20 @@ class History:
     """(N, C) int8 pseudo-labels of each epoch, where the method has any and logits are kept: those that a method stores
     as they stood in it, those that it makes anew at each step as the epoch's last weights would make them."""
 
+    diverged: int | None = None
+    """Epoch in which training diverged, where a search goes on without the trial."""
+
+    def is_tied(self) -> bool:
+        """Return whether several epochs, with raw and averaged weights, all scored the same: val chooses none."""
+        scores = {row.get(key, row["score"]) for row in self.rows for key in ("score", "score_average")}
+        return len(self.rows) > 1 and len(scores) == 1
+
     def scores(self) -> list[float]:
         """Return the selection score of each epoch: the better one of raw and averaged weights."""
         return [max(row["score"], row.get("score_average", -math.inf)) for row in self.rows]
 
 
-def epoch_batches(n: int, settings: Training, seed: int, epoch: int) -> list[np.ndarray]:
+def epoch_batches(n: int, settings: Training, seed: int, epoch: int, fewest: int = 1) -> list[np.ndarray]:
     """Return an epoch's shuffled rows, cut into batches.
 
     Args:
@@ -89,14 +97,14 @@ def epoch_batches(n: int, settings: Training, seed: int, epoch: int) -> list[np.
         settings: The stage's settings.
         seed: The run's seed.
         epoch: Epoch, from 1.
+        fewest: Rows that a step needs.
 
     Returns:
-        Batches of rows. A last batch of ONE image is left out, since batch norm cannot train on it; the next epoch
-        shuffles anew.
+        Batches of rows. A shorter last batch of fewer than the fewest is left out; the next epoch shuffles anew.
     """
     order = seeds.numpy_generator(seed, "order", epoch).permutation(n)
     cut = list(batches(n, settings.batch_size, order))
-    return cut[:-1] if len(cut) > 1 and len(cut[-1]) == 1 else cut
+    return cut[:-1] if len(cut) > 1 and len(cut[-1]) < min(fewest, settings.batch_size) else cut
 
 
 def stops_early(early_stop: EarlyStop, scores: list[float]) -> bool:
@@ -131,8 +139,8 @@ class Trainer:
         inherited: State of the method in an earlier stage; what the method's ``carries`` names is taken over.
 
     Raises:
-        ConfigError: The method needs what network, images or resume point do not give.
-    """  # noqa: DOC502  ConfigError comes from `check_needs`
+        ConfigError: The method needs what network, images or resume point do not give, or batch norm a larger batch.
+    """  # noqa: DOC502  ConfigError comes from `check_needs` and `_fewest_rows`
 
     def __init__(
         self,
@@ -155,10 +163,29 @@ class Trainer:
         network.freeze(settings.freeze, settings.batch_norm == "frozen")
         self.average = MovingAverage(network, settings.ema) if settings.ema else None
         self.optimizer = make_optimizer(network, method, settings, plan.learning_rate)
-        self.steps = len(epoch_batches(len(data.train), settings, plan.seed, 1))
+        self.fewest = self._fewest_rows()
+        self.steps = len(epoch_batches(len(data.train), settings, plan.seed, 1, self.fewest))
         self.scheduler = make_scheduler(self.optimizer, settings, plan.epochs * self.steps)
         self.history = History()
         self._resume()
+
+    def _fewest_rows(self) -> int:
+        """Return how many images a step needs.
+
+        Raises:
+            ConfigError: No batch has as many.
+        """
+        inputs, size = self.data.train, self.plan.settings.batch_size
+        if len(self.method.views) > 1:  # all views go through one forward pass
+            return 1
+        fewest = self.network.fewest_rows(inputs.plain(np.arange(1)).to(self.plan.device))
+        if (most := min(size, len(inputs))) < fewest:
+            given = f"batch_size: {size}" if most == size else f"{most} training image"
+            raise ConfigError(
+                f"{self.plan.name}: {given} leaves batch norm one value a channel, which it cannot train on; set "
+                f"batch_size to 2 or more, or batch_norm to frozen"
+            )
+        return fewest
 
     def fit(self) -> History:
         """Train until the last epoch, or until early stopping.
@@ -194,7 +221,7 @@ class Trainer:
         rate = self.optimizer.param_groups[0]["lr"]  # of the epoch's first step
         self.method.begin_epoch(epoch, plan.epochs)
         self.network.train()
-        cut = epoch_batches(len(self.data.train), plan.settings, plan.seed, epoch)
+        cut = epoch_batches(len(self.data.train), plan.settings, plan.seed, epoch, self.fewest)
         sums: dict[str, float] = {}
         for index in tqdm(cut, f"{plan.name} epoch {epoch}/{plan.epochs}", leave=False, disable=None):
             for key, value in self._step(index, epoch).items():
@@ -280,11 +307,11 @@ class Trainer:
         return winner
 
     def _keep_best(self, row: dict[str, Any], winner: Network, method_state: dict[str, Tensor]) -> None:
-        """Add the epoch's row to the history, and its weights where it is the best so far."""
+        """Add the epoch's row to the history, and its weights where it is the best so far or all score alike."""
         history, plan = self.history, self.plan
         history.rows.append(row)
         score = row["score"] if row["weights"] == "raw" else row["score_average"]
-        if score > history.best or plan.settings.select == "last":
+        if score > history.best or plan.settings.select == "last" or history.is_tied():
             history.epoch, history.best = row["epoch"], score
             history.state, history.method = cpu_state(winner), method_state
         tqdm.write(f"{plan.name}  epoch {row['epoch']}/{plan.epochs}  loss {row['loss']:.4f}  val {score:.2f}")

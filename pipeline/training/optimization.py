@@ -54,17 +54,19 @@ def make_optimizer(network: Network, method: Method, settings: Training, learnin
         *method.parameter_groups(learning_rate),
     ]
     groups = [group for group in groups if group["params"]]
-    decay = settings.weight_decay
+    decay, momentum = settings.weight_decay, settings.momentum
+    if isinstance(momentum, tuple):  # the peak's, which a run of one step keeps; the schedule cycles it
+        momentum = min(momentum)
     if settings.optimizer == "sgd":
-        return torch.optim.SGD(groups, learning_rate, momentum=settings.momentum, weight_decay=decay)
+        return torch.optim.SGD(groups, learning_rate, momentum=momentum, weight_decay=decay)
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "adamax": torch.optim.Adamax}[settings.optimizer]
-    return kind(groups, learning_rate, weight_decay=decay)
+    return kind(groups, learning_rate, betas=(momentum, 0.999), weight_decay=decay)
 
 
 def make_scheduler(
     optimizer: torch.optim.Optimizer, settings: Training, steps: int
 ) -> torch.optim.lr_scheduler.OneCycleLR | None:
-    """Return the schedule of the learning rates; None where they are constant.
+    """Return the schedule of the learning rates; None where they are constant, as in a run of one step.
 
     Args:
         optimizer: The optimiser; each group's learning rate is its peak.
@@ -74,9 +76,20 @@ def make_scheduler(
     Returns:
         The scheduler, to be stepped after each step of the optimiser.
     """
-    if settings.schedule != "onecycle":
+    if settings.schedule != "onecycle" or steps == 1:  # of one step torch takes the lowest rate, 250,000 times smaller
         return None
     peaks = [group["lr"] for group in optimizer.param_groups]
     # a rising part of exactly one step has length 0 in torch, which divides by it
     warmup = 0.0 if settings.warmup * steps == 1 else settings.warmup
-    return torch.optim.lr_scheduler.OneCycleLR(optimizer, peaks, total_steps=steps, pct_start=warmup)
+    momentum = settings.momentum
+    cycles = isinstance(momentum, tuple)
+    low, high = momentum if isinstance(momentum, tuple) else (momentum, momentum)
+    return torch.optim.lr_scheduler.OneCycleLR(
+        optimizer,
+        peaks,
+        total_steps=steps,
+        pct_start=warmup,
+        cycle_momentum=cycles,
+        base_momentum=low,
+        max_momentum=high,
+    )

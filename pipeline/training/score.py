@@ -18,7 +18,8 @@ def score_splits(table: Table, logits: dict[str, np.ndarray]) -> tuple[dict[str,
     Returns:
         ``{"labels": {...}, "val": {...}, "test": {...}}``: what each split is scored by, ``clean`` labels or, where
         some are not known, the ``given`` ones; and of each ``map``, ``map_absent_zero`` (percent; ``map`` is None
-        without any positive) and ``classes_present``; and one row a class with its supports and average precisions.
+        without a class that can be measured), ``classes_present``, those in ``map``, and ``classes_without_negative``,
+        whose average precision would be 1 by any scores; and one row a class with its supports and average precisions.
     """
     labels = {split: "clean" if table.measurable(split) else "given" for split in logits}
     result: dict[str, Any] = {"labels": labels}
@@ -34,6 +35,7 @@ def score_splits(table: Table, logits: dict[str, np.ndarray]) -> tuple[dict[str,
             "map": precision["map"],
             "map_absent_zero": precision["map_absent_zero"],
             "classes_present": precision["present"],
+            "classes_without_negative": precision["without_negative"],
         }
         for row, value in zip(rows, precision["ap"], strict=True):
             row[f"ap_{split}"] = value

@@ -2,53 +2,88 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from pipeline.core.errors import TrainingError
 from pipeline.training.settings import Search, Training
 
 Trial = TypeVar("Trial")
 
 
+class Verdict(NamedTuple):
+    """What validation says of a trial."""
+
+    score: float
+    """Its best selection score; -inf where it diverged."""
+    epoch: int
+    """Its chosen epoch, from 1; 0 where it diverged."""
+    diverged: int | None
+    """The epoch in which it diverged; None where it did not."""
+
+
 def choose(
-    settings: Training, train: Callable[[float, int | None], Trial], judge: Callable[[Trial], tuple[float, int]]
+    settings: Training, train: Callable[[float, int | None], Trial], judge: Callable[[Trial], Verdict]
 ) -> tuple[float, Trial, list[dict[str, Any]]]:
     """Train at each learning rate and keep the one with the best validation score.
 
     Args:
         settings: The stage's settings: one learning rate, or a grid.
         train: Trains at (learning rate, epochs or None for the stage's).
-        judge: Returns the (score, chosen epoch) of what was trained.
+        judge: Says how what was trained fares.
 
     Returns:
-        The learning rate, what was trained at it, and one row a trial. Equal scores: the smaller rate. Where trials are
-        shorter than the run, it is trained once more at the chosen rate.
-    """
-    if settings.learning_rate != "grid":
-        trial = train(settings.learning_rate, None)
-        return settings.learning_rate, trial, [_row(settings.learning_rate, *judge(trial), True)]
-    return _search_grid(settings.search, train, judge)
+        The learning rate, what was trained at it, and one row a trial. Equal scores: the smaller rate; all equal, so
+        that validation says nothing: the middle one. Where trials are shorter than the run, it is trained once more at
+        the chosen rate, and at the next best where it diverges then.
+
+    Raises:
+        TrainingError: Training diverged at every rate of a grid.
+    """  # noqa: DOC502  raised below
+    if settings.learning_rate == "grid":
+        assert settings.search is not None  # the schema asks for it
+        return _search_grid(settings.search, train, judge)
+    trial = train(settings.learning_rate, None)
+    return settings.learning_rate, trial, [_row(settings.learning_rate, judge(trial)) | {"chosen": 1}]
+
+
+def are_tied(rows: list[dict[str, Any]]) -> bool:
+    """Return whether several trials all scored the same, so that validation says nothing of their rates."""
+    return len(rows) > 1 and len({row["val_map"] for row in rows}) == 1 and rows[0]["val_map"] is not None
 
 
 def _search_grid(
-    search: Search, train: Callable[[float, int | None], Trial], judge: Callable[[Trial], tuple[float, int]]
+    search: Search, train: Callable[[float, int | None], Trial], judge: Callable[[Trial], Verdict]
 ) -> tuple[float, Trial, list[dict[str, Any]]]:
-    best: tuple[float, float, Trial] | None = None
-    rows = []
-    for rate in sorted(search.values):
+    rates = sorted(search.values)
+    middle = rates[(len(rates) - 1) // 2]
+    rows: dict[float, dict[str, Any]] = {}
+    held: dict[float, Trial] = {}  # the few that may still be chosen: a trial can hold gigabytes of logits
+    for rate in rates:
         trial = train(rate, search.epochs)
-        score, epoch = judge(trial)
-        rows.append(_row(rate, score, epoch, False))
-        if best is None or score > best[0]:
-            best = (score, rate, trial)
-    assert best is not None  # the schema asks for one value at least
-    _, rate, trial = best
-    if search.epochs is not None:
-        trial = train(rate, None)
-    for row in rows:
-        row["chosen"] = int(row["learning_rate"] == rate)
-    return rate, trial, rows
+        rows[rate] = _row(rate, judge(trial))
+        if search.epochs is None:
+            held[rate] = trial
+            wanted = {middle, *_ranked(rows)[:1]}
+            held = {kept: trial for kept, trial in held.items() if kept in wanted}
+    ranked = _ranked(rows)
+    if are_tied(list(rows.values())):
+        ranked = sorted(ranked, key=lambda rate: rate != middle)
+    for rate in ranked:
+        trial = held[rate] if rate in held else train(rate, None)
+        rows[rate]["diverged"] = judge(trial).diverged
+        if rows[rate]["diverged"] is None:
+            rows[rate]["chosen"] = 1
+            return rate, trial, list(rows.values())
+    told = ", ".join(f"{rate:g} in epoch {row['diverged']}" for rate, row in rows.items())
+    raise TrainingError(f"training diverged at every rate of search.values: {told}")
 
 
-def _row(rate: float, score: float, epoch: int, chosen: bool) -> dict[str, Any]:
-    shown = score if math.isfinite(score) else None  # a trial that diverged has none
-    return {"learning_rate": rate, "epoch": epoch, "val_map": shown, "chosen": int(chosen)}
+def _ranked(rows: dict[float, dict[str, Any]]) -> list[float]:
+    """Return the rates that did not diverge, the best first and of equal ones the smaller."""
+    finite = [rate for rate, row in rows.items() if row["val_map"] is not None]
+    return sorted(finite, key=lambda rate: (-rows[rate]["val_map"], rate))
+
+
+def _row(rate: float, verdict: Verdict) -> dict[str, Any]:
+    shown = verdict.score if math.isfinite(verdict.score) else None  # a trial that diverged has none
+    return {"learning_rate": rate, "epoch": verdict.epoch, "val_map": shown, "chosen": 0, "diverged": verdict.diverged}

@@ -7,6 +7,8 @@ from pydantic import Field, model_validator
 from pipeline.core.strict import Count, Fraction, Positive, Strict
 from pipeline.networks.settings import Head
 
+Momentum = Annotated[float, Field(ge=0, lt=1)]
+
 
 class Features(Strict):
     """What the feature cache holds."""
@@ -27,14 +29,21 @@ class StrongView(Strict):
     operations: Annotated[int, Field(ge=0)]
     """RandAugment operations an image."""
     magnitude: Annotated[int, Field(ge=0, le=30)]
+    """Strength of those operations; 0 without any."""
     jitter: Fraction
     """Probability of ColorJitter(0.4, 0.4, 0.4, 0.1)."""
     grayscale: Fraction
     """Probability of greyscale."""
 
+    @model_validator(mode="after")
+    def _strength_of_something(self) -> Self:
+        if self.magnitude and not self.operations:
+            raise ValueError(f"magnitude: has no effect without operations; set it to 0 (given: {self.magnitude})")
+        return self
+
 
 class Search(Strict):
-    """The learning rates that ``learning_rate: grid`` tries, each judged by val mAP."""
+    """The learning rates that ``learning_rate: grid`` tries, each judged by val mAP; the middle one where all tie."""
 
     values: Annotated[list[Positive], Field(min_length=1)]
     epochs: Count | None
@@ -54,6 +63,16 @@ class EarlyStop(Strict):
     """``first_dip``: the first epoch that is no new best (EM+APL's code); ``drop``: best minus current above
     ``amount`` points (LL 3, GR 2); ``patience``: ``amount`` epochs without a new best (LAC 8)."""
     amount: Annotated[float, Field(ge=0)]
+    """0 where the rule does not read it."""
+
+    @model_validator(mode="after")
+    def _amount_of_the_rule(self) -> Self:
+        given = f"(given: {self.amount})"
+        if self.rule == "patience" and (self.amount < 1 or self.amount % 1):
+            raise ValueError(f"amount: counts epochs under `patience`, a whole number of at least 1 {given}")
+        if self.rule in ("none", "first_dip") and self.amount:
+            raise ValueError(f"amount: has no effect under `{self.rule}`; set it to 0.0 {given}")
+        return self
 
 
 class Training(Strict):
@@ -66,16 +85,18 @@ class Training(Strict):
     epochs: Count
     batch_size: Count
     optimizer: Literal["adam", "adamw", "adamax", "sgd"]
-    momentum: Fraction
-    """SGD's momentum; the others do not read it."""
+    momentum: Momentum | Annotated[tuple[Momentum, Momentum], Field(strict=False)]  # YAML has lists only
+    """SGD's momentum, and the first beta of the others. A pair [lowest, highest] is cycled by ``onecycle`` against the
+    rate, highest where that is lowest (LAC's code: [0.85, 0.95])."""
     weight_decay: Annotated[float, Field(ge=0)]
     learning_rate: Positive | Literal["grid"]
-    search: Search
+    search: Search | None
+    """null where the rate is a number."""
     head_factor: Positive
     """Learning rate of the head as a multiple of the backbone's: 1 (Cole, Zhou) or 10 (LL, GR)."""
     schedule: Literal["constant", "onecycle"]
     warmup: Annotated[float, Field(ge=0, lt=1)]
-    """OneCycle's rising part, as a fraction of all steps."""
+    """OneCycle's rising part, as a fraction of all steps; a run of one step is taken at the peak."""
     batch_norm: Literal["train", "frozen"]
     """``frozen``: running statistics and affine parameters stay as loaded."""
     freeze: list[str]
@@ -87,7 +108,7 @@ class Training(Strict):
     early_stop: EarlyStop
     select: Literal["clean", "observed", "last"]
     """Epoch choice: val mAP by full labels (the papers), by observed labels, or the last epoch, whose raw weights are
-    taken, since choosing the averaged ones would need a score."""
+    taken, since choosing the averaged ones would need a score; those are scored for the log and ``early_stop``."""
     flip: bool
     """Left-right flip with probability 0.5 in the weak view."""
     crop: Annotated[float, Field(gt=0, le=1)]
@@ -98,8 +119,22 @@ class Training(Strict):
     """Whether eval-mode train logits of every epoch are stored (audits by round, Wasserstein by epoch)."""
 
     @model_validator(mode="after")
-    def _patience_counts_epochs(self) -> Self:
-        if self.early_stop.rule == "patience" and self.early_stop.amount < 1:
-            given = self.early_stop.amount
-            raise ValueError(f"early_stop.amount: counts epochs under `patience`, so at least 1 (given: {given})")
+    def _each_value_has_an_effect(self) -> Self:
+        pair = self.momentum if isinstance(self.momentum, tuple) else None
+        lines = {
+            "momentum: cycles under `schedule: onecycle` alone; set one number": pair is not None
+            and self.schedule != "onecycle",
+            "momentum: a pair is [lowest, highest]": pair is not None and pair[0] >= pair[1],
+            f"momentum: is the first beta of {self.optimizer}, so above 0; 0.9 is usual": self.optimizer != "sgd"
+            and self.momentum == 0,
+            "warmup: has no effect under `schedule: constant`; set it to 0.0": self.schedule == "constant"
+            and self.warmup > 0,
+            "search: has no effect unless `learning_rate: grid`; set it to null": self.learning_rate != "grid"
+            and self.search is not None,
+            "search: is null, and `learning_rate: grid` tries its values": self.learning_rate == "grid"
+            and self.search is None,
+        }
+        for line in (line for line, broken in lines.items() if broken):
+            given = getattr(self, line.partition(":")[0])
+            raise ValueError(f"{line} (given: {given})" if given is not None else line)
         return self

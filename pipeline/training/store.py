@@ -21,6 +21,7 @@ from pipeline.networks.network import Network
 from pipeline.training.loop import History
 from pipeline.training.run import Run
 from pipeline.training.score import score_splits
+from pipeline.training.search import are_tied
 
 SUMMARY = Path(__file__).parent / "templates" / "run.md.j2"
 
@@ -90,6 +91,8 @@ def store_run(run: Run, result: Result) -> None:
         "given": [split for split, labels in splits["labels"].items() if labels == "given"],
         "metrics": metrics,
         "trials": result.trials,
+        "rates_tied": are_tied(result.trials),
+        "epochs_tied": history.is_tied(),
     }
     write_summary(folder / "summary.md", SUMMARY, context)
     write_manifest(folder, result.reads)

@@ -155,8 +155,8 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("finetune.default.learning_rate", 0.0, "finetune.default.learning_rate"),
     ("finetune.default.learning_rate", float("inf"), "finetune.default.learning_rate.*finite"),
     ("finetune.default.weight_decay", float("nan"), "finetune.default.weight_decay.*finite"),
-    ("finetune.default.search.values", [], "finetune.default.search.values"),
-    ("finetune.default.search.values", [1e-3, -1e-3], "finetune.default.search.values.1"),
+    ("linear_init.default.search.values", [], "linear_init.default.search.values"),
+    ("linear_init.default.search.values", [1e-3, -1e-3], "linear_init.default.search.values.1"),
     ("finetune.default.optimizer", "lion", "finetune.default.optimizer: .*'adam'"),
     ("finetune.default.schedule", "cosine", "finetune.default.schedule"),
     ("finetune.default.warmup", 1.0, "finetune.default.warmup: .*less than 1"),
@@ -188,9 +188,9 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("prepare.default", {"seed": 1}, "prepare.default: DVC would not notice"),
     ("backbone.default", {"seed": 1}, "backbone.default: DVC would not notice"),
     (
-        "finetune.default.search.values",
+        "linear_init.default.search.values",
         [1e-3, 3e-3, 1e-3],
-        r"^finetune.default.search.values: .*twice \(given: \[.*\]\)$",
+        r"^linear_init.default.search.values: .*twice \(given: \[.*\]\)$",
     ),
     ("lac.default.head.dim", 126, "lac.default.head.label_embedding.dim: .*multiple of 4"),
     ("lac.default.head.heads", 3, r"lac.default.head.label_embedding.dim: .*of heads \(3\)"),
@@ -394,12 +394,12 @@ def test_settings_cannot_be_changed_once_read(content: dict[str, Any]) -> None:
 def test_a_datasets_block_overlays_the_default(content: dict[str, Any]) -> None:
     put(content, "prepare.voc", {})
     put(content, "backbone.voc", content["backbone"]["digits"])
-    put(content, "finetune.voc", {"epochs": 3, "search": {"epochs": 2}})
+    put(content, "linear_init.voc", {"epochs": 3, "search": {"epochs": 2}})
     put(content, "methods.em", {"default": {"alpha": 0.2}, "voc": {"alpha": 0.1}})
     params = parse_params(content)
-    own, other = params.settings("finetune", "digits"), params.settings("finetune", "voc")
+    own, other = params.settings("linear_init", "digits"), params.settings("linear_init", "voc")
     assert (other.epochs, other.search.epochs) == (3, 2)
-    assert other.search.values == own.search.values and own.epochs == content["finetune"]["default"]["epochs"]
+    assert other.search.values == own.search.values and own.epochs == content["linear_init"]["default"]["epochs"]
     assert (params.method("em", "digits"), params.method("em", "voc")) == ({"alpha": 0.2}, {"alpha": 0.1})
     with pytest.raises(ConfigError, match="^params/methods/nope.yaml: no such file; there are an, "):
         params.method("nope", "digits")
@@ -480,7 +480,8 @@ def test_the_order_is_stage_then_recipe_then_its_dataset_then_variant(content: d
     put(
         content,
         "finetune.default",
-        content["finetune"]["default"] | {"protocol": "published", "epochs": 1, "batch_size": 1},
+        content["finetune"]["default"]
+        | {"protocol": "published", "epochs": 1, "batch_size": 1, "schedule": "onecycle"},
     )
     put(content, "finetune.digits", {"weight_decay": 0.1, "momentum": 0.1})
     put(
@@ -524,7 +525,8 @@ def test_a_recipe_is_read_under_its_protocol_only(content: dict[str, Any]) -> No
 
 
 def test_a_recipe_merges_as_any_block_does(content: dict[str, Any]) -> None:
-    content["lac"]["default"] |= {"protocol": "published"}
+    grid = {"learning_rate": "grid", "search": {"values": [1e-3], "epochs": None}}
+    content["lac"]["default"] |= {"protocol": "published", **grid}
     put(
         content,
         "methods.lac.published.default.lac",

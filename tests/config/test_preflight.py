@@ -534,13 +534,17 @@ def test_raw_lists_are_not_read_again_while_nothing_changed(project: Project, mo
 def test_logits_of_all_epochs_that_are_too_large_to_keep_are_named(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    raw_data(project.root / "raw")  # 8 images to train on, one class
+    raw_data(project.root / "raw")  # 8 images to train on and 2 of val, one class
     project.edit({"prepare/digits": VOC | {"root": "raw"}, "finetune/digits": {"epochs": 100}})
-    monkeypatch.setattr(rules, "BUDGET", 8 * 100 - 1)
-    line = "finetune.default.keep_epoch_logits: 100 epochs of 8 x 1 logits are 0.0 GB a run; set it to false for digits"
-    assert project.problems() == [line]
-    monkeypatch.setattr(rules, "BUDGET", 8 * 100)
+    monkeypatch.setattr(rules, "BUDGET", 10 * 100 - 1)
+    size = "100 epochs of 10 x 1 logits are 0.0 GB a run"
+    assert project.problems() == [f"finetune.default.keep_epoch_logits: {size}; set it to false for digits"]
+    monkeypatch.setattr(rules, "BUDGET", 10 * 100)
     assert project.problems() == []
+    project.edit({"finetune/digits": {"epochs": 100, "keep_epoch_logits": False}})  # val's are kept all the same
+    monkeypatch.setattr(rules, "BUDGET", 2 * 100 - 1)
+    size = "100 epochs of 2 x 1 logits are 0.0 GB a run"
+    assert f"finetune.digits.epochs: {size}; set it to 99 or fewer for digits, or cut val" in project.problems()
 
 
 BIRDS = [" ".join([*line.split()[:2], "1", *line.split()[3:]]) for line in test_cub.LINES]  # none without an attribute

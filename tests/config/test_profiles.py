@@ -227,7 +227,7 @@ RECIPES: dict[tuple[str, str], tuple[Any, ...]] = {
         for method in ("ll_r", "ll_ct", "ll_cp")
         for key, values in {
             "optimizer": ("sgd", "adam", "adam", "adam"),
-            "momentum": (0.9, 0.0, 0.0, 0.0),
+            "momentum": (0.9, 0.9, 0.9, 0.9),
             "weight_decay": (1e-3, 0.0, 0.0, 0.0),
             "learning_rate": (5e-3, 1e-5, 1e-5, 7.5e-5),
             "batch_size": (16,) * 4,
@@ -418,7 +418,7 @@ def test_ablation_of_lac(name: str) -> None:
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_boosted_large_losses(name: str) -> None:
     recipe = {"optimizer": "adam", "learning_rate": 1e-5, "batch_size": 16, "epochs": 10, "head_factor": 10.0}
-    recipe |= {"momentum": 0.0, "weight_decay": 0.0, "schedule": "constant", "batch_norm": "train"}
+    recipe |= {"momentum": 0.9, "weight_decay": 0.0, "schedule": "constant", "batch_norm": "train"}
     recipe |= {"head": {"kind": "boosted", "factor": 5.0}, "early_stop": {"rule": "none", "amount": 0.0}}
     for method, delta in (("ll_r", 0.005), ("ll_ct", 0.002), ("ll_cp", 0.001)):
         assert set(variants(name, "end_to_end", method)) == {"boosted"}

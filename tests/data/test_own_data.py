@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import settings as checks
 from hypothesis import strategies as st
 
-from pipeline.data.own_data import separates, stratify
+from pipeline.data.own_data import _doubt_split, separates, stratify
 
 
 def shares(truth: np.ndarray, split: np.ndarray) -> list[list[int]]:
@@ -115,3 +115,18 @@ def test_a_mark_separates_where_two_texts_share_a_part(values):
 
 def test_telling_separators_takes_time_in_proportion():
     assert not separates(";", (f"a{number}; b{number}" for number in range(100_000)))
+
+
+def test_splits_that_singletons_leave_small_are_warned_of():
+    shares_asked = {"val": 0.2, "test": 0.2}
+    truth = single(*[1] * 80, 20)  # 80 tags of one image each, which train keeps
+    split = stratify(truth, 0.2, 0.2, seed=0)
+    share = (split == 1).mean()
+    assert share < 0.16
+    warnings = _doubt_split(split, shares_asked, truth.sum(axis=0))
+    words = "of the images, not the 20% asked for: train keeps one image of each of 80 classes of fewer than 3; "
+    assert [warning.partition(" has ")[0] for warning in warnings] == ["val", "test"]
+    assert all(words in warning for warning in warnings) and f"val has {share:.0%} {words}" in warnings[0]
+    for plain in (single(50, 50), single(*[1] * 5, 95)):
+        assert _doubt_split(stratify(plain, 0.2, 0.2, seed=0), shares_asked, plain.sum(axis=0)) == []
+    assert _doubt_split(np.zeros(0, np.uint8), shares_asked, np.zeros(3, int)) == []

@@ -131,7 +131,9 @@ def losses(path: str, kind: str, name: str, settings: dict[str, Any]) -> list[st
         lambda _, given, terms: steps.append(repr(float(torch.stack(list(terms.values())).sum().detach())))
     )
     data = Data(inputs_of(path, N), observed, inputs_of(path, 4, seed=9), lambda _: 0.0)
-    plan = tiny.plan(tiny.training(batch_size=BATCH, epochs=EPOCHS, optimizer="adam"), 0.01, seed=3, name=name)
+    plan = tiny.plan(
+        tiny.training(batch_size=BATCH, epochs=EPOCHS, optimizer="adam", momentum=0.9), 0.01, seed=3, name=name
+    )
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = Checkpoint(Path(folder) / "run.pt") if "disk" in method.needs else None
         Trainer(network, method, data, plan, checkpoint).fit()

@@ -355,7 +355,10 @@ EPOCHS = 4
 
 def attempt(path: Path, n: int, death: tuple[int, int] = (0, 0)) -> tuple[Any, list[int]]:
     """A process that trains until it ends or dies before the given batch (from 0) of the given epoch."""
-    images, network = Mortal(tiny.images(n, flip=True, crop=0.4), death), tiny.network(on_images=True)
+    pictures, network = tiny.images(n, flip=True, crop=0.4), tiny.network(on_images=True)
+    if n == 9:
+        pictures.pixels = tiny.pixels(n)[:, ::2, ::2]  # whose last maps are 1 x 1
+    images = Mortal(pictures, death)
     problem = Problem(n, ("a", "b", "c"), tiny.observed(n).sum(0, dtype=torch.int64), 1.4, 8)
     method = build("scl", SETTINGS[0] | {"size": 3, "decay": 0.6}, problem)
     torch.manual_seed(int(np.random.default_rng().integers(1 << 30)))
@@ -386,7 +389,7 @@ def leaves(content: Any, place: str = "") -> dict[str, Any]:
     return {place: content.contiguous().numpy().tobytes() if isinstance(content, Tensor) else content}
 
 
-@pytest.mark.parametrize("n", [9, 10])  # of 9, each epoch leaves one out
+@pytest.mark.parametrize("n", [9, 10])  # of 9, on which batch norm cannot train one by one, each epoch leaves one out
 def test_a_resumed_run_ends_with_the_same_bytes(n: int, tmp_path: Path) -> None:
     expected, steps = attempt(tmp_path / "whole.pt", n)
     batches = steps.count(1)

@@ -6,11 +6,12 @@ from pipeline.training import augment
 from pipeline.training.settings import StrongView
 from tests import tiny
 
-OFF = {"crop": 1.0, "cutout": 0.0, "operations": 0, "magnitude": 9, "jitter": 0.0, "grayscale": 0.0}
+OFF = {"crop": 1.0, "cutout": 0.0, "operations": 0, "jitter": 0.0, "grayscale": 0.0}
 
 
 def strong(**changes: float) -> augment.StrongAugmentation:
-    return augment.StrongAugmentation(StrongView.model_validate(OFF | changes))
+    magnitude = 9 if changes.get("operations") else 0
+    return augment.StrongAugmentation(StrongView.model_validate(OFF | {"magnitude": magnitude} | changes))
 
 
 def picture(seed: int = 0, height: int = 20, width: int = 20) -> torch.Tensor:

@@ -118,7 +118,7 @@ def test_geometry_tells_where_every_pixel_of_a_view_comes_from(crop: float, flip
     n, height, width = 20, 48, 96
     rows = np.arange(n)[::-1].copy()
     strong = StrongView.model_validate(
-        {"crop": crop, "cutout": 0.0, "operations": 0, "magnitude": 1, "jitter": 0.0, "grayscale": 0.0}
+        {"crop": crop, "cutout": 0.0, "operations": 0, "magnitude": 0, "jitter": 0.0, "grayscale": 0.0}
     )
     inputs = ImageInputs(ramps(n, height, width), rows, (0, 0, 0), (1, 1, 1), flip=flip, crop=crop, strong=strong)
     index, names = np.array([3, 19, 0, 7, 11, 12]), ("weak", "strong", "strong")

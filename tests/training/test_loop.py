@@ -17,7 +17,7 @@ from pipeline.methods.an import AssumeNegative, Settings
 from pipeline.networks.interface import Outputs
 from pipeline.networks.network import Network, cpu_state
 from pipeline.training import loop as module
-from pipeline.training.inputs import FeatureInputs, Inputs, predict
+from pipeline.training.inputs import FeatureInputs, ImageInputs, Inputs, predict
 from pipeline.training.loop import Data, History, Plan, Trainer, epoch_batches, stops_early
 from pipeline.training.optimization import MovingAverage, make_optimizer
 from pipeline.training.settings import EarlyStop, StrongView
@@ -147,13 +147,16 @@ def test_the_terms_are_summed_in_the_loss_and_named_in_the_log() -> None:
 
 # ---------------------------------------------------------------------------------------------- batches
 @pytest.mark.parametrize(
-    ("n", "size", "expected"),
-    [(8, 4, [4, 4]), (10, 4, [4, 4, 2]), (9, 4, [4, 4]), (3, 4, [3]), (1, 4, [1]), (2, 1, [1])],
+    ("n", "size", "fewest", "expected"),
+    [
+        *((8, 4, 2, [4, 4]), (10, 4, 2, [4, 4, 2]), (9, 4, 2, [4, 4]), (9, 4, 1, [4, 4, 1])),
+        *((3, 4, 2, [3]), (1, 4, 1, [1]), (2, 1, 1, [1, 1]), (3, 1, 1, [1, 1, 1])),
+    ],
 )
-def test_a_last_batch_of_one_is_left_out(n: int, size: int, expected: list[int]) -> None:
+def test_a_last_batch_is_left_out_where_a_step_needs_more(n: int, size: int, fewest: int, expected: list[int]) -> None:
     seen = set()
     for epoch in range(1, 30):
-        cut = epoch_batches(n, tiny.training(batch_size=size), 0, epoch)
+        cut = epoch_batches(n, tiny.training(batch_size=size), 0, epoch, fewest)
         rows = np.concatenate(cut).tolist()
         assert [len(part) for part in cut] == expected and len(set(rows)) == len(rows)
         seen.add(tuple(rows))
@@ -161,7 +164,42 @@ def test_a_last_batch_of_one_is_left_out(n: int, size: int, expected: list[int])
     assert n < 3 or len(seen) > 3, "every epoch has its own order"
 
 
-def test_the_image_left_out_of_a_step_is_predicted_and_batch_norm_never_sees_one_alone() -> None:
+def rows_of_epoch(side: int, n: int, method: Any = None, **settings: Any) -> list[int]:
+    """Sizes of the batches that a network on images of this size is trained on, all views counted."""
+    seen: list[int] = []
+    network = tiny.network(on_images=True)
+    network.register_forward_pre_hook(lambda each, given: seen.append(len(given[0])) if each.training else None)
+    pixels = np.random.default_rng(0).integers(0, 256, (n, side, side, 3), dtype=np.uint8)
+    images = ImageInputs(pixels, np.arange(n), tiny.MEAN, tiny.STD, strong=tiny.strong())
+    run(network, method or tiny.method("an", n), images, settings={"epochs": 1, **settings}, validation=images)
+    return seen
+
+
+def test_a_last_batch_of_one_is_left_out_where_batch_norm_sees_one_value_alone() -> None:
+    assert rows_of_epoch(8, 9) == [4, 4]  # the last maps are 1 x 1
+    assert rows_of_epoch(16, 9) == [4, 4, 1]  # 2 x 2: four values a channel
+    assert rows_of_epoch(8, 9, batch_norm="frozen") == [4, 4, 1]
+    assert rows_of_epoch(8, 9, Pair(9)) == [8, 8, 2]  # two views are two values
+    assert rows_of_epoch(16, 3, batch_size=1) == rows_of_epoch(8, 3, batch_size=1, batch_norm="frozen") == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("n", "size", "given"), [(3, 1, "batch_size: 1"), (1, 4, "1 training image")])
+def test_a_batch_that_batch_norm_cannot_train_on_is_an_error(n: int, size: int, given: str) -> None:
+    message = f"^linear_init digits-an-0: {given} leaves .* set batch_size to 2 or more, or batch_norm to frozen$"
+    with pytest.raises(ConfigError, match=message):
+        rows_of_epoch(8, n, batch_size=size)
+
+
+def test_asking_how_many_rows_a_step_needs_changes_nothing() -> None:
+    network = tiny.network(on_images=True).train()
+    before, state = cpu_state(network), torch.get_rng_state()
+    assert network.fewest_rows(torch.zeros(1, 3, 8, 8)) == 2 and network.fewest_rows(torch.zeros(1, 3, 9, 9)) == 1
+    assert changed(before, network) == set() and torch.equal(torch.get_rng_state(), state) and network.training
+    assert not any(module._forward_pre_hooks for module in network.modules())
+    assert tiny.network().fewest_rows(torch.zeros(1, tiny.D)) == 1
+
+
+def test_every_image_is_predicted() -> None:
     network = tiny.network(on_images=True)
     history = run(network, tiny.method("an", 9), tiny.images(9), settings={"batch_size": 4})
     assert [len(part) for part in history.train + history.val] == [9, 9, 5, 5]
@@ -208,8 +246,8 @@ def test_a_head_on_features_is_a_group_of_its_own() -> None:
     assert [group["lr"] for group in groups] == [2.0]
 
 
-def rates(monkeypatch: pytest.MonkeyPatch, n: int, **settings: Any) -> list[list[float]]:
-    """Learning rates of the groups in force at every step."""
+def rates(monkeypatch: pytest.MonkeyPatch, n: int, key: str = "lr", **settings: Any) -> list[list[Any]]:
+    """Learning rates of the groups in force at every step, or another of their values."""
     made: list[torch.optim.Optimizer] = []
     seen: list[list[float]] = []
     make = module.make_optimizer
@@ -219,7 +257,7 @@ def rates(monkeypatch: pytest.MonkeyPatch, n: int, **settings: Any) -> list[list
         return made[-1]
 
     monkeypatch.setattr(module, "make_optimizer", kept)
-    probe = Probe(n, lambda *_: seen.append([group["lr"] for group in made[0].param_groups]))
+    probe = Probe(n, lambda *_: seen.append([group[key] for group in made[0].param_groups]))
     run(tiny.network(on_images=True), probe, tiny.images(n), settings=settings, learning_rate=0.2)
     return seen
 
@@ -232,7 +270,8 @@ def test_a_constant_rate_is_constant(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.filterwarnings("error")
 def test_one_cycle(monkeypatch: pytest.MonkeyPatch, warmup: float) -> None:
     steps = 10
-    settings = {"epochs": 5, "schedule": "onecycle", "warmup": warmup, "optimizer": "adamw", "head_factor": 2.0}
+    settings = {"epochs": 5, "schedule": "onecycle", "warmup": warmup, "optimizer": "adamw", "momentum": 0.9}
+    settings |= {"head_factor": 2.0}
     found = rates(monkeypatch, 8, **settings)
     warmup = 0.0 if warmup == 0.1 else warmup
     top = warmup * steps - 1
@@ -247,6 +286,33 @@ def test_one_cycle(monkeypatch: pytest.MonkeyPatch, warmup: float) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw", "adamax"])
+@pytest.mark.parametrize("schedule", ["constant", "onecycle"])
+def test_one_momentum_stays_whatever_the_rate_does(
+    monkeypatch: pytest.MonkeyPatch, schedule: str, optimizer: str
+) -> None:
+    key, value = ("momentum", 0.7) if optimizer == "sgd" else ("betas", (0.7, 0.999))
+    settings = {"schedule": schedule, "warmup": 0.3 * (schedule == "onecycle"), "optimizer": optimizer, "momentum": 0.7}
+    assert rates(monkeypatch, 8, key, epochs=3, **settings) == [[value, value]] * 6
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_a_pair_of_momenta_is_cycled_against_the_rate(monkeypatch: pytest.MonkeyPatch, optimizer: str) -> None:
+    settings = {"epochs": 5, "schedule": "onecycle", "warmup": 0.3, "optimizer": optimizer, "momentum": [0.6, 0.8]}
+    found = rates(monkeypatch, 8, "momentum" if optimizer == "sgd" else "betas", **settings)
+    # ten steps, the rate's peak at 0.3 * 10 - 1: a cosine from the highest down to the lowest, and back up to the end
+    shares = [step / 2 if step <= 2 else (9 - step) / 7 for step in range(10)]
+    expected = [0.8 - 0.2 * (1 - math.cos(math.pi * share)) / 2 for share in shares]
+    firsts = [group[0] if optimizer == "sgd" else group[0][0] for group in found]
+    np.testing.assert_allclose(firsts, expected, rtol=1e-9)
+
+
+def test_one_cycle_of_one_step_is_its_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"epochs": 1, "batch_size": 8, "schedule": "onecycle", "warmup": 0.2, "momentum": [0.6, 0.8]}
+    assert rates(monkeypatch, 8, **settings) == [[0.2, 0.2]]
+    assert rates(monkeypatch, 8, "momentum", **settings) == [[0.6, 0.6]]
+
+
 def test_one_cycle_runs_over_the_epochs_of_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     totals = []
     make = torch.optim.lr_scheduler.OneCycleLR
@@ -258,7 +324,7 @@ def test_one_cycle_runs_over_the_epochs_of_a_trial(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(torch.optim.lr_scheduler, "OneCycleLR", seen)
     settings = {"epochs": 5, "schedule": "onecycle", "warmup": 0.2}
     run(tiny.network(), tiny.method("an", 9), tiny.features(9), settings=settings, epochs=3)
-    assert totals == [6]  # nine images in batches of four, one left out
+    assert totals == [9]  # nine images in batches of four
 
 
 # ---------------------------------------------------------------------------------------------- moving average
@@ -464,8 +530,10 @@ def test_epochs_are_told_from_one_and_pseudo_labels_are_kept_by_epoch() -> None:
         ("clean", [3.0, 1.0, 2.0], 1),
         ("clean", [1.0, 3.0, 2.0], 2),
         ("observed", [1.0, 2.0, 3.0], 3),
-        ("clean", [2.0, 2.0, 2.0], 1),  # strictly better, as in the papers' code
-        ("clean", [0.0, 0.0, 0.0], 1),
+        ("clean", [3.0, 1.0, 3.0], 1),  # strictly better, as in the papers' code
+        ("clean", [2.0, 2.0, 1.0], 2),  # in the first two val told nothing
+        ("clean", [2.0, 2.0, 2.0], 3),  # val chooses none: as far as it was trained
+        ("clean", [0.0, 0.0, 0.0], 3),
         ("last", [3.0, 1.0, 2.0], 3),
         ("last", [3.0, 3.0, 3.0], 3),
     ],
@@ -512,7 +580,10 @@ def test_early_stop(rule: str, amount: float, scores: list[float], epochs: int) 
     assert (stops.index(True) + 1 if True in stops else len(scores)) == epochs
     settings = {"epochs": len(scores), "early_stop": {"rule": rule, "amount": amount}}
     history = run(tiny.network(), tiny.method("an", 6), tiny.features(6), settings=settings, score=scripted(scores))
-    assert len(history.rows) == epochs and history.epoch == int(np.argmax(scores[:epochs])) + 1
+    alike = len(list(itertools.takewhile(lambda score: score == scores[0], scores[:epochs])))  # val told nothing yet
+    assert len(history.rows) == epochs and history.epoch == max(
+        int(np.argmax(scores[:epochs])) + 1, alike * (max(scores[:epochs]) == scores[0])
+    )
 
 
 def test_early_stop_looks_at_the_better_of_raw_and_average() -> None:
@@ -612,7 +683,14 @@ RESUMED: dict[str, dict[str, Any]] = {
     "em_apl": {
         "n": 9,
         "own": tiny.EM_APL,
-        "settings": {"epochs": 4, "optimizer": "adam", "schedule": "onecycle", "warmup": 0.3, "ema": 0.9},
+        "settings": {
+            "epochs": 4,
+            "optimizer": "adam",
+            "momentum": 0.9,
+            "schedule": "onecycle",
+            "warmup": 0.3,
+            "ema": 0.9,
+        },
     },
     "lac": {
         "n": 9,
@@ -620,7 +698,14 @@ RESUMED: dict[str, dict[str, Any]] = {
         "head": tiny.EMBEDDING,
         "images": {"strong": StrongView.model_validate(tiny.STRONG), "flip": True},
         "settings": {
-            **{"epochs": 3, "optimizer": "adamw", "schedule": "onecycle", "warmup": 0.3, "ema": 0.9},
+            **{
+                "epochs": 3,
+                "optimizer": "adamw",
+                "momentum": [0.85, 0.95],
+                "schedule": "onecycle",
+                "warmup": 0.3,
+                "ema": 0.9,
+            },
             **{"batch_norm": "frozen", "weight_decay": 0.01, "head_factor": 2.0, "freeze": ["layers.0"]},
         },
     },
@@ -629,7 +714,7 @@ RESUMED: dict[str, dict[str, Any]] = {
         "own": {"threshold": 0.5, "form": "code", "weight_plc": 1.0},
         "head": tiny.EMBEDDING,
         "images": {"strong": StrongView.model_validate(tiny.STRONG)},
-        "settings": {"epochs": 3, "optimizer": "adamax", "ema": 0.5, "keep_epoch_logits": False},
+        "settings": {"epochs": 3, "optimizer": "adamax", "momentum": 0.9, "ema": 0.5, "keep_epoch_logits": False},
     },
 }
 

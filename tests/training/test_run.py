@@ -37,6 +37,7 @@ EMBEDDED = BLOCK | {
     "batch_norm": "frozen",
     "ema": 0.9,
     "optimizer": "adamw",
+    "momentum": 0.9,
 }
 METHODS = {
     "an": {"default": tiny.AN},
@@ -146,7 +147,8 @@ def reference_map(truth: np.ndarray, logits: np.ndarray, scored: np.ndarray) -> 
     found = []
     for column in range(truth.shape[1]):
         labels, values = truth[scored[:, column], column], logits[scored[:, column], column]
-        found.append(float(average_precision_score(labels, values)) if labels.any() else None)
+        both = labels.any() and not labels.all()
+        found.append(float(average_precision_score(labels, values)) if both else None)
     return found
 
 
@@ -177,12 +179,15 @@ def test_a_run_stores_what_it_found(project: Project) -> None:
     per_class = read_tsv(folder / "per_class.tsv")
     for split in ("val", "test"):
         expected = reference_map(table.truth[rows[split]], held[split], table.scored[rows[split]])
-        assert [float(row[f"ap_{split}"]) if row[f"ap_{split}"] else None for row in per_class] == expected
+        assert [float(row[f"ap_{split}"]) if row[f"ap_{split}"] else None for row in per_class] == pytest.approx(
+            expected
+        )
         present = [value for value in expected if value is not None]
         assert metrics[split] == {
             "map": pytest.approx(100 * np.mean(present)),
             "map_absent_zero": pytest.approx(100 * np.sum(present) / 3),
             "classes_present": len(present),
+            "classes_without_negative": 0,
         }
     epochs = read_tsv(folder / "epochs.tsv")
     means = []
@@ -354,7 +359,7 @@ def test_a_run_that_was_killed_is_resumed(
 ) -> None:
     """Killed in the first or second trial of the grid, which has two epochs of three steps; or in the run after it."""
     project.set("linear_init", learning_rate="grid", search={"values": [0.01, 0.1], "epochs": 2}, epochs=3)
-    project.set("linear_init", early_stop={"rule": "first_dip", "amount": 0.0}, ema=0.9, optimizer="adam")
+    project.set("linear_init", early_stop={"rule": "first_dip", "amount": 0.0}, ema=0.9, optimizer="adam", momentum=0.9)
     linear_init(project.root, "digits", "em_apl", 0)
     expected = project.bytes("linear_init", "digits-em_apl-0")
     folder = project.root / ".pipeline" / "checkpoints"
@@ -768,13 +773,61 @@ def test_bad_input_is_named_and_earlier_outputs_stay(project: Project, fault: st
 
 
 def test_more_logits_than_a_run_may_keep(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "BUDGET", 2 * finished.TRAIN * 3 - 1)
-    words = "linear_init.default.keep_epoch_logits: 2 epochs of 20 x 3 logits.*false for digits"
+    monkeypatch.setattr(rules, "BUDGET", 2 * (finished.TRAIN + finished.VAL) * 3 - 1)
+    words = "linear_init.default.keep_epoch_logits: 2 epochs of 32 x 3 logits.*false for digits"
     with pytest.raises(ConfigError, match=words):
         linear_init(project.root, "digits", "an", 0)
     project.set("linear_init", keep_epoch_logits=False)
     linear_init(project.root, "digits", "an", 0)
     assert "epochs_train" not in arrays(project.folder("linear_init", "digits-an-0") / "logits.h5")[0]
+
+
+def test_a_validation_split_that_tells_nothing_chooses_nothing_and_the_run_says_so(
+    project: Project, capsys: pytest.CaptureFixture
+) -> None:
+    truth, scored = project.table.truth.copy(), project.table.scored.copy()
+    at = project.table.rows("val")
+    truth[at], scored[at] = 1, True  # every class everywhere: no network can be told from another
+    project.write_table(truth=truth, scored=scored)
+    search = {"values": [0.5, 0.01, 0.1], "epochs": None}
+    project.set("linear_init", epochs=3, learning_rate="grid", search=search)
+    linear_init(project.root, "digits", "an", 0)
+    folder, told = project.folder("linear_init", "digits-an-0"), capsys.readouterr().out
+    metrics = read_json(folder / "metrics.json")
+    assert (metrics["learning_rate"], metrics["epoch"]) == (0.1, 3)
+    assert (metrics["val"]["map"], metrics["val"]["classes_without_negative"]) == (None, 3)
+    assert "linear_init digits-an-0: val scores every rate alike, so it chose none: 0.1 is the middle one" in told
+    assert "linear_init digits-an-0: val scores every epoch alike, so it chose none: 3 is the last" in told
+    summary = (folder / "summary.md").read_text()
+    assert "so the middle one was taken. Validation scored every epoch alike, so the last one was taken." in summary
+
+
+def test_the_next_best_rate_is_the_run_where_the_best_diverges_later(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    step = Trainer._step
+
+    def late(self: Trainer, index: np.ndarray, epoch: int) -> dict[str, float]:
+        if self.plan.epochs == 3 and self.plan.learning_rate == best and epoch == 2:
+            raise TrainingError(f"{self.plan.name}: epoch 2: loss is not finite: {{'risk': nan}}")
+        return step(self, index, epoch)
+
+    search = {"values": [0.5, 0.01, 0.1], "epochs": 1}
+    project.set("linear_init", epochs=3, learning_rate="grid", search=search)
+    linear_init(project.root, "digits", "an", 0)
+    folder = project.folder("linear_init", "digits-an-0")
+    trials = read_tsv(folder / "search.tsv")
+    best, second = (
+        float(row["learning_rate"])
+        for row in sorted(trials, key=lambda row: (-float(row["val_map"]), float(row["learning_rate"])))[:2]
+    )
+    monkeypatch.setattr(Trainer, "_step", late)
+    linear_init(project.root, "digits", "an", 0)
+    assert read_json(folder / "metrics.json")["learning_rate"] == second
+    rows = {float(row["learning_rate"]): row for row in read_tsv(folder / "search.tsv")}
+    assert (rows[best]["diverged"], rows[best]["chosen"], rows[second]["chosen"]) == ("2", "0", "1")
+    assert f"digits-an-0 lr {best:g}: epoch 2: loss is not finite" in capsys.readouterr().out
+    assert ", then diverged in epoch 2" in (folder / "summary.md").read_text()
 
 
 def test_finetune_without_what_it_starts_from(project: Project) -> None:

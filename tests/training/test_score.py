@@ -6,6 +6,7 @@ import pytest
 from pipeline.labels.table import Table
 from pipeline.training import score
 
+NONE = {"classes_without_negative": 0}
 CLASSES = ("cat", "dog", "owl")
 SPLIT = np.array([2, 0, 1, 2, 0, 1, 2, 1], dtype=np.uint8)
 TRUTH = np.array(
@@ -26,8 +27,13 @@ TEST = np.array([[3.0, 0.0, 1.0], [2.0, 1.0, 0.0], [1.0, 2.0, 2.0]], dtype=np.fl
 def test_scores_of_both_rules_and_of_each_class() -> None:
     found, rows = score.score_splits(table(), {"val": VAL, "test": TEST})
     # val: cat is second of three, dog second of three, no owl; test: cat first and third, dog second of three
-    assert found["val"] == pytest.approx({"map": 50.0, "map_absent_zero": 100 / 3, "classes_present": 2})
-    expected = {"map": 100 * (5 / 6 + 1 / 2) / 2, "map_absent_zero": 100 * (5 / 6 + 1 / 2) / 3, "classes_present": 2}
+    assert found["val"] == pytest.approx({"map": 50.0, "map_absent_zero": 100 / 3, "classes_present": 2, **NONE})
+    expected = {
+        "map": 100 * (5 / 6 + 1 / 2) / 2,
+        "map_absent_zero": 100 * (5 / 6 + 1 / 2) / 3,
+        "classes_present": 2,
+        **NONE,
+    }
     assert found["test"] == pytest.approx(expected)
     assert [row["class"] for row in rows] == list(CLASSES)
     assert [[row[f"support_{split}"] for split in ("train", "val", "test")] for row in rows] == [
@@ -47,11 +53,20 @@ def test_cells_that_are_not_scored_are_left_out() -> None:
     assert rows[0]["ap_val"] == 1.0 and found["val"]["map"] == pytest.approx(75.0)
 
 
+def test_a_class_of_positives_alone_is_counted_and_not_scored() -> None:
+    truth = TRUTH.copy()
+    truth[SPLIT == 1, 1] = 1  # every val image has a dog
+    found, rows = score.score_splits(table(truth=truth), {"val": VAL})
+    assert rows[1]["ap_val"] is None and rows[1]["support_val"] == 3
+    expected = {"map": 50.0, "map_absent_zero": 50.0, "classes_present": 1, "classes_without_negative": 1}
+    assert found["val"] == pytest.approx(expected)
+
+
 def test_a_split_without_positives_has_no_mean() -> None:
     truth = TRUTH.copy()
     truth[SPLIT == 2] = 0
     found, rows = score.score_splits(table(truth=truth), {"test": TEST})
-    assert found["test"] == {"map": None, "map_absent_zero": 0.0, "classes_present": 0}
+    assert found["test"] == {"map": None, "map_absent_zero": 0.0, "classes_present": 0, **NONE}
     assert [row["ap_test"] for row in rows] == [None] * 3
 
 

@@ -1,7 +1,9 @@
+import math
 from typing import Any
 
 import pytest
 
+from pipeline.core.errors import TrainingError
 from pipeline.training import search
 from tests import tiny
 
@@ -11,26 +13,29 @@ Run = tuple[float, int | None]
 class Trials:
     """Fits that score by their learning rate."""
 
-    def __init__(self, scores: dict[float, float]) -> None:
-        self.scores, self.made = scores, list[Run]()
+    def __init__(self, scores: dict[float, float], diverged: dict[Run, int] | None = None) -> None:
+        self.scores, self.made, self.diverged = scores, list[Run](), diverged or {}
 
     def fit(self, rate: float, epochs: int | None) -> Run:
         self.made.append((rate, epochs))
         return rate, epochs
 
-    def judge(self, run: Run) -> tuple[float, int]:
-        return self.scores[run[0]], 5 if run[1] is None else run[1]
+    def judge(self, run: Run) -> search.Verdict:
+        if run in self.diverged:
+            return search.Verdict(-math.inf, 0, self.diverged[run])
+        return search.Verdict(self.scores[run[0]], 5 if run[1] is None else run[1], None)
 
 
 def settings(values: list[float], epochs: int | None = None, rate: Any = "grid") -> Any:
-    return tiny.training(learning_rate=rate, search={"values": values, "epochs": epochs})
+    search = {"values": values, "epochs": epochs} if rate == "grid" else None
+    return tiny.training(learning_rate=rate, search=search)
 
 
 def test_a_given_rate_is_trained_once() -> None:
     trials = Trials({0.5: 31.0})
     rate, run, rows = search.choose(settings([0.1, 0.2], rate=0.5), trials.fit, trials.judge)
     assert (rate, run, trials.made) == (0.5, (0.5, None), [(0.5, None)])
-    assert rows == [{"learning_rate": 0.5, "epoch": 5, "val_map": 31.0, "chosen": 1}]
+    assert rows == [{"learning_rate": 0.5, "epoch": 5, "val_map": 31.0, "chosen": 1, "diverged": None}]
 
 
 def test_a_grid_keeps_the_best_run_and_every_trial() -> None:
@@ -50,7 +55,7 @@ def test_the_smaller_of_equal_rates_wins() -> None:
     assert search.choose(settings([0.4, 0.2, 0.1]), trials.fit, trials.judge)[0] == 0.2
 
 
-@pytest.mark.parametrize("scores", [{0.1: -1.0, 0.2: -3.0}, {0.1: 0.0, 0.2: 0.0}])
+@pytest.mark.parametrize("scores", [{0.1: -1.0, 0.2: -3.0}, {0.1: 0.0, 0.2: -1.0}])
 def test_any_score_can_win(scores: dict[float, float]) -> None:
     trials = Trials(scores)
     assert search.choose(settings([0.1, 0.2]), trials.fit, trials.judge)[0] == 0.1
@@ -62,3 +67,44 @@ def test_short_trials_are_followed_by_one_whole_run() -> None:
     assert trials.made == [(0.1, 2), (0.2, 2), (0.2, None)]
     assert (rate, run) == (0.2, (0.2, None))
     assert [(row["epoch"], row["chosen"]) for row in rows] == [(2, 0), (2, 1)]  # what the choice was made by
+
+
+@pytest.mark.parametrize(
+    ("values", "rate"), [([0.1, 0.2, 0.4], 0.2), ([0.4, 0.2, 0.1], 0.2), ([0.1, 0.2], 0.1), ([1.0, 2.0, 3.0, 4.0], 2.0)]
+)
+@pytest.mark.parametrize("epochs", [None, 2])
+def test_of_trials_that_all_tie_the_middle_rate_is_taken(values: list[float], rate: float, epochs: int | None) -> None:
+    trials = Trials(dict.fromkeys(values, 7.0))
+    found, run, rows = search.choose(settings(values, epochs), trials.fit, trials.judge)
+    assert (found, run) == (rate, (rate, None)) and search.are_tied(rows)
+    assert [row["learning_rate"] for row in rows if row["chosen"]] == [rate]
+
+
+def test_two_of_three_that_tie_are_no_tie() -> None:
+    trials = Trials({0.1: 5.0, 0.2: 7.0, 0.4: 7.0})
+    rate, _, rows = search.choose(settings([0.1, 0.2, 0.4]), trials.fit, trials.judge)
+    assert rate == 0.2 and not search.are_tied(rows)
+    assert not search.are_tied(search.choose(settings([0.1]), trials.fit, trials.judge)[2])
+
+
+def test_the_next_best_rate_is_trained_where_the_best_trial_diverges_later() -> None:
+    trials = Trials({0.1: 20.0, 0.2: 40.0, 0.4: 60.0}, {(0.4, None): 3})
+    rate, run, rows = search.choose(settings([0.1, 0.2, 0.4], epochs=2), trials.fit, trials.judge)
+    assert trials.made == [(0.1, 2), (0.2, 2), (0.4, 2), (0.4, None), (0.2, None)]
+    assert (rate, run) == (0.2, (0.2, None))
+    found = [(row["learning_rate"], row["val_map"], row["chosen"], row["diverged"]) for row in rows]
+    assert found == [(0.1, 20.0, 0, None), (0.2, 40.0, 1, None), (0.4, 60.0, 0, 3)]
+
+
+def test_a_trial_that_diverged_is_not_trained_again() -> None:
+    trials = Trials({0.1: 20.0, 0.2: 40.0}, {(0.2, 2): 1})
+    rate, _, rows = search.choose(settings([0.1, 0.2], epochs=2), trials.fit, trials.judge)
+    assert rate == 0.1 and trials.made == [(0.1, 2), (0.2, 2), (0.1, None)]
+    assert (rows[1]["val_map"], rows[1]["epoch"], rows[1]["diverged"]) == (None, 0, 1)
+
+
+@pytest.mark.parametrize("epochs", [None, 2])
+def test_every_rate_that_diverged_is_told_with_its_epoch(epochs: int | None) -> None:
+    trials = Trials({0.1: 20.0, 0.2: 40.0}, {(0.1, epochs): 1, (0.2, epochs): 2, (0.2, None): 2, (0.1, None): 1})
+    with pytest.raises(TrainingError, match=r"at every rate of search.values: 0.1 in epoch 1, 0.2 in epoch 2$"):
+        search.choose(settings([0.1, 0.2], epochs), trials.fit, trials.judge)
