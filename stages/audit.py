@@ -7,6 +7,8 @@ Where the labels of a dataset are not exhaustive there is no truth to audit agai
 what can be said without it, and what would need it is empty or null.
 """
 
+from stages import entry  # isort: split
+
 from pathlib import Path
 
 from tqdm import tqdm
@@ -17,7 +19,6 @@ from pipeline.config.params import TRAINING_STAGES, read_params
 from pipeline.core import files
 from pipeline.core.summary import write_summary
 from pipeline.labels.table import read_table
-from stages import entry
 
 
 def audit(root: Path, dataset: str, seed: int) -> None:

@@ -1,8 +1,12 @@
-"""How every stage starts: arguments from its function's signature, threads, and errors in one line."""
+"""How every stage starts: tied to the DVC that runs it, arguments from its function's signature, errors in one line.
+
+A stage imports this module before all others: those take seconds to load, in which DVC may die.
+"""
 
 import argparse
 import ctypes
 import inspect
+import os
 import signal
 import sys
 import time
@@ -15,6 +19,32 @@ TEMPLATES = Path(__file__).parent / "templates"
 """Folder of the stages' summaries, ``<stage>.md.j2``."""
 
 
+def die_with_parent() -> None:
+    """Ask Linux to stop this process when DVC dies, so that no orphan goes on writing outs beside a new run.
+
+    Where DVC has died already, this process ends here.
+    """
+    if sys.platform == "linux":
+        PR_SET_PDEATHSIG = 1
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if "DVC_STAGE" in os.environ and not _is_dvc(os.getppid()):
+            sys.exit("DVC has ended; so does its stage")
+
+
+def _is_dvc(process: int) -> bool:
+    """Return whether a process is DVC, or the shell in which it runs a stage, and not whoever takes in orphans."""
+    try:
+        program, *words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+    except OSError:  # nobody can tell
+        return True
+    return b"python" in program or b"dvc" in program or any(b"stages." in word for word in words)
+
+
+main = sys.modules["__main__"].__spec__  # None of a script or an interpreter
+if main is not None and main.name.startswith("stages."):
+    die_with_parent()
+
+
 def run(stage: Callable[..., None], argv: list[str] | None = None) -> None:
     """Run a stage from the command line, in the current folder.
 
@@ -24,7 +54,6 @@ def run(stage: Callable[..., None], argv: list[str] | None = None) -> None:
 
     A known fault ends the process with one line.
     """
-    _die_with_parent()
     arguments = _parser(stage).parse_args(argv)
     started = time.monotonic()
     try:
@@ -48,13 +77,6 @@ def _parser(stage: Callable[..., None]) -> argparse.ArgumentParser:
         else:
             parser.add_argument(f"--{name}", default=parameter.default)
     return parser
-
-
-def _die_with_parent() -> None:
-    """Ask Linux to stop this process when DVC dies, so that no orphan goes on writing outs beside a new run."""
-    if sys.platform == "linux":
-        PR_SET_PDEATHSIG = 1
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _note_seconds(stage: str, names: list[str], seconds: float) -> None:

@@ -6,6 +6,8 @@ that params.yaml names; writes analyses/wasserstein/<dataset>-<seed>/. No torch.
 Where the labels of a dataset are not exhaustive nothing can be measured: the same files say so, and tables have no row.
 """
 
+from stages import entry  # isort: split
+
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,6 @@ from pipeline.config.params import TRAINING_STAGES, read_params
 from pipeline.core import files
 from pipeline.core.summary import write_summary
 from pipeline.labels.table import read_table
-from stages import entry
 
 
 def wasserstein(root: Path, dataset: str, seed: int) -> None:
