@@ -82,6 +82,9 @@ def _parser(stage: Callable[..., None]) -> argparse.ArgumentParser:
 def _note_seconds(stage: str, names: list[str], seconds: float) -> None:
     """Append the stage's wall time to a log that is no stage's out: outs hold no times."""
     log = Path(".pipeline") / "seconds.tsv"
-    log.parent.mkdir(exist_ok=True)
-    with open(log, "a", encoding="utf-8") as file:
-        file.write(f"{stage}\t{' '.join(name for name in names if name != 'None')}\t{seconds:.1f}\n")
+    try:
+        log.parent.mkdir(exist_ok=True)
+        with open(log, "a", encoding="utf-8") as file:
+            file.write(f"{stage}\t{' '.join(name for name in names if name != 'None')}\t{seconds:.1f}\n")
+    except OSError as error:  # the stage is done all the same
+        print(f"{stage}: its time was not noted in {log} ({error.strerror or error})", file=sys.stderr)

@@ -50,7 +50,7 @@ def read(path: str | Path) -> "Iterator[h5py.File]":
     if not Path(path).is_file():
         raise FileError(f"{path}: no such file; run the stage that makes it")
     try:
-        file = h5py.File(path, "r")
+        file = h5py.File(path, "r", locking=False)  # it never changes, and not every disk knows locks
     except OSError as error:
         raise FileError(f"{path}: not a readable HDF5 file ({error})") from error
     with file:

@@ -84,6 +84,17 @@ def test_seconds_are_noted_outside_of_every_out(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [".pipeline"]
 
 
+@pytest.mark.parametrize("place", [".pipeline", ".pipeline/seconds.tsv"])
+def test_a_time_that_cannot_be_noted_fails_no_stage(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if place == ".pipeline":
+        Path(place).touch()
+    else:
+        Path(place).mkdir(parents=True)
+    entry.run(probe, ["digits", "3"])
+    assert len(CALLS) == 1
+    assert capsys.readouterr().err.startswith("probe: its time was not noted in .pipeline/seconds.tsv (")
+
+
 def test_the_device_and_threads_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
