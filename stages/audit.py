@@ -7,6 +7,8 @@ Where the labels of a dataset are not exhaustive there is no truth to audit agai
 what can be said without it, and what would need it is empty or null.
 """
 
+from stages import entry  # isort: split
+
 from pathlib import Path
 
 from tqdm import tqdm
@@ -19,7 +21,6 @@ from pipeline.core.manifest import write_manifest
 from pipeline.core.summary import write_summary
 from pipeline.labels.observed import observed_file, read_observed
 from pipeline.labels.table import read_table
-from stages import entry
 
 
 def audit(root: Path, dataset: str, seed: int) -> None:

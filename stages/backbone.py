@@ -1,5 +1,7 @@
 """Store the frozen starting weights of a dataset: ``python -m stages.backbone DATASET``."""
 
+from stages import entry  # isort: split
+
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,6 @@ from pipeline.networks import backbone as backbones
 from pipeline.networks.settings import DigitsBackbone, TimmBackbone
 from pipeline.sources import digits
 from pipeline.training import pretrain
-from stages import entry
 
 
 def backbone(root: Path, dataset: str) -> None:

@@ -1,12 +1,13 @@
 """Train the whole network from a fresh head: ``python -m stages.end_to_end DATASET METHOD SEED``."""
 
+from stages import entry  # isort: split
+
 from pathlib import Path
 
 from pipeline.config.runs import read_run
 from pipeline.networks.network import on_backbone
 from pipeline.training.execute import execute
 from pipeline.training.run import Start, image_inputs, image_reads
-from stages import entry
 
 
 def end_to_end(root: Path, dataset: str, method: str, seed: int, variant: str | None = None) -> None:

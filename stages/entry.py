@@ -1,8 +1,12 @@
-"""How every stage starts: arguments from its function's signature, threads, and errors in one line."""
+"""How every stage starts: tied to the DVC that runs it, arguments from its function's signature, errors in one line.
+
+A stage imports this module before all others: those take seconds to load, in which DVC may die.
+"""
 
 import argparse
 import ctypes
 import inspect
+import os
 import signal
 import sys
 import time
@@ -15,6 +19,32 @@ TEMPLATES = Path(__file__).parent / "templates"
 """Folder of the stages' summaries, ``<stage>.md.j2``."""
 
 
+def die_with_parent() -> None:
+    """Ask Linux to stop this process when DVC dies, so that no orphan goes on writing outs beside a new run.
+
+    Where DVC has died already, this process ends here.
+    """
+    if sys.platform == "linux":
+        PR_SET_PDEATHSIG = 1
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if "DVC_STAGE" in os.environ and not _is_dvc(os.getppid()):
+            sys.exit("DVC has ended; so does its stage")
+
+
+def _is_dvc(process: int) -> bool:
+    """Return whether a process is DVC, or the shell in which it runs a stage, and not whoever takes in orphans."""
+    try:
+        program, *words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+    except OSError:  # nobody can tell
+        return True
+    return b"python" in program or b"dvc" in program or any(b"stages." in word for word in words)
+
+
+main = sys.modules["__main__"].__spec__  # None of a script or an interpreter
+if main is not None and main.name.startswith("stages."):
+    die_with_parent()
+
+
 def run(stage: Callable[..., None], argv: list[str] | None = None) -> None:
     """Run a stage from the command line, in the current folder.
 
@@ -24,7 +54,6 @@ def run(stage: Callable[..., None], argv: list[str] | None = None) -> None:
 
     A known fault ends the process with one line.
     """
-    _die_with_parent()
     arguments = _parser(stage).parse_args(argv)
     started = time.monotonic()
     try:
@@ -50,16 +79,12 @@ def _parser(stage: Callable[..., None]) -> argparse.ArgumentParser:
     return parser
 
 
-def _die_with_parent() -> None:
-    """Ask Linux to stop this process when DVC dies, so that no orphan goes on writing outs beside a new run."""
-    if sys.platform == "linux":
-        PR_SET_PDEATHSIG = 1
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
 def _note_seconds(stage: str, names: list[str], seconds: float) -> None:
     """Append the stage's wall time to a log that is no stage's out: outs hold no times."""
     log = Path(".pipeline") / "seconds.tsv"
-    log.parent.mkdir(exist_ok=True)
-    with open(log, "a", encoding="utf-8") as file:
-        file.write(f"{stage}\t{' '.join(name for name in names if name != 'None')}\t{seconds:.1f}\n")
+    try:
+        log.parent.mkdir(exist_ok=True)
+        with open(log, "a", encoding="utf-8") as file:
+            file.write(f"{stage}\t{' '.join(name for name in names if name != 'None')}\t{seconds:.1f}\n")
+    except OSError as error:  # the stage is done all the same
+        print(f"{stage}: its time was not noted in {log} ({error.strerror or error})", file=sys.stderr)

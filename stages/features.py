@@ -1,5 +1,7 @@
 """Run every packed image through the frozen backbone: ``python -m stages.features DATASET``."""
 
+from stages import entry  # isort: split
+
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,6 @@ from pipeline.data import images
 from pipeline.networks import backbone as backbones
 from pipeline.training.features import write_features
 from pipeline.training.inputs import ImageInputs
-from stages import entry
 
 
 def features(root: Path, dataset: str) -> None:

@@ -1,5 +1,7 @@
 """Fine-tune the whole network from the linear head: ``python -m stages.finetune DATASET METHOD SEED``."""
 
+from stages import entry  # isort: split
+
 from pathlib import Path
 
 from pipeline.config.runs import read_run
@@ -8,7 +10,6 @@ from pipeline.core.errors import FileError
 from pipeline.networks.network import Network, on_backbone
 from pipeline.training.execute import execute
 from pipeline.training.run import Start, image_inputs, image_reads
-from stages import entry
 
 
 def finetune(root: Path, dataset: str, method: str, seed: int, variant: str | None = None) -> None:

@@ -1,5 +1,7 @@
 """Second stage: go on from a trained label-embedding network: ``python -m stages.lac DATASET METHOD SEED``."""
 
+from stages import entry  # isort: split
+
 from pathlib import Path
 
 from pipeline.config.rules import may_start
@@ -9,7 +11,6 @@ from pipeline.core.errors import FileError
 from pipeline.networks.network import Network
 from pipeline.training.execute import execute
 from pipeline.training.run import Start, image_inputs, image_reads
-from stages import entry
 
 
 def lac(root: Path, dataset: str, method: str, seed: int, variant: str | None = None) -> None:

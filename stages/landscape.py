@@ -5,6 +5,8 @@ analyses/landscape/<dataset>-<method>-<seed>/. The loss is the method's own, wit
 method.pt: labels that it stored enter.
 """
 
+from stages import entry  # isort: split
+
 from pathlib import Path
 
 from pipeline.config.params import read_params
@@ -15,7 +17,6 @@ from pipeline.core.manifest import write_manifest
 from pipeline.core.summary import write_summary
 from pipeline.labels.observed import observed_file
 from pipeline.training.landscape import compute_curves, read_point, summarise_curves, write_landscape
-from stages import entry
 
 STAGE = "finetune"  # whose networks are looked at; dvc.yaml depends on its runs
 

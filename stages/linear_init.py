@@ -1,5 +1,7 @@
 """Train a linear head on cached features, backbone frozen: ``python -m stages.linear_init DATASET METHOD SEED``."""
 
+from stages import entry  # isort: split
+
 from pathlib import Path
 
 import torch
@@ -11,7 +13,6 @@ from pipeline.training.execute import execute
 from pipeline.training.features import read_features
 from pipeline.training.inputs import FeatureInputs, Inputs
 from pipeline.training.run import SPLITS, Start
-from stages import entry
 
 
 def linear_init(root: Path, dataset: str, method: str, seed: int, variant: str | None = None) -> None:

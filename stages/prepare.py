@@ -5,6 +5,8 @@ truth, splits), images.h5 (packed pixels), report.json (what was read, skipped a
 is written before everything was read and is valid.
 """
 
+from stages import entry  # isort: split
+
 from pathlib import Path
 
 from pipeline.config import rules
@@ -16,7 +18,6 @@ from pipeline.data import bad_images, packing, statistics
 from pipeline.data.raw import Cut
 from pipeline.labels.table import write_table
 from pipeline.sources.base import load
-from stages import entry
 
 
 def prepare(root: Path, dataset: str) -> None:

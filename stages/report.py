@@ -4,12 +4,13 @@ Reads everything that params.yaml asks for; writes report/. ``--partial`` render
 leaves summary.json, which Git keeps, and writes summary.partial.json. No torch.
 """
 
+from stages import entry  # isort: split
+
 from pathlib import Path
 
 from pipeline.config.params import read_params
 from pipeline.report import page
 from pipeline.report.read import collect
-from stages import entry
 
 
 def report(root: Path, partial: bool = False) -> None:

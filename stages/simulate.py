@@ -10,6 +10,8 @@ false-negative rate of each class, how far the draw is from an unbiased one) and
 of val and test too.
 """
 
+from stages import entry  # isort: split
+
 from pathlib import Path
 
 from pipeline.config import rules
@@ -21,7 +23,6 @@ from pipeline.labels import draws, oracles, statistics
 from pipeline.labels.description import describe_settings
 from pipeline.labels.observed import write_observed
 from pipeline.labels.table import read_objects, read_table
-from stages import entry
 
 
 def simulate(root: Path, dataset: str) -> None:

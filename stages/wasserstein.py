@@ -6,6 +6,8 @@ that params.yaml names; writes analyses/wasserstein/<dataset>-<seed>/. No torch.
 Where the labels of a dataset are not exhaustive nothing can be measured: the same files say so, and tables have no row.
 """
 
+from stages import entry  # isort: split
+
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,6 @@ from pipeline.core.manifest import write_manifest
 from pipeline.core.summary import write_summary
 from pipeline.labels.observed import observed_file, read_observed
 from pipeline.labels.table import read_table
-from stages import entry
 
 
 def wasserstein(root: Path, dataset: str, seed: int) -> None:

@@ -357,8 +357,8 @@ def restored(ran: Path) -> Iterator[Path]:
         path.unlink()
     for path, data in kept.items():
         path.write_bytes(data)
-    (ran / "dvc.lock").write_bytes(lock)
-    copies.run(ran, sys.executable, "-m", "pipeline.cli", "check", "--remove-leftovers")
+    copies.run(ran, sys.executable, "-m", "pipeline.cli", "check", "--remove-leftovers", "--yes")
+    (ran / "dvc.lock").write_bytes(lock)  # by then it has served to tell what DVC made
     copies.run(ran, "dvc", "checkout", "-q")
 
 

@@ -17,7 +17,12 @@ SHOWN = 3
 def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
     """Return the verb's parser, which joins the others."""
     parser = verbs.add_parser("check", help="check params.yaml, the graph and the raw data before anything runs")
-    parser.add_argument("--remove-leftovers", action="store_true", help="delete the folders of removed runs")
+    parser.add_argument(
+        "--remove-leftovers",
+        action="store_true",
+        help="delete what DVC made for runs that params.yaml no longer asks for, once there is no problem",
+    )
+    parser.add_argument("--yes", action="store_true", help="with --remove-leftovers: delete without asking")
     return parser
 
 
@@ -56,14 +61,13 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     problems, leftovers = find_problems(Path())
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)
-    if options.remove_leftovers:
-        for path in leftovers:
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
-            yield f"removed {path}"
-    elif leftovers and not problems:  # a fault in params.yaml may be why their runs are not asked for
+    if problems:  # a fault in params.yaml may be why runs are not asked for, so leftovers are neither named nor deleted
+        kept = " or deleted" if options.remove_leftovers else ""
+        print(f"{pluralize(len(problems), 'problem')}; nothing was run{kept}", file=sys.stderr)
+        raise Failed
+    if options.remove_leftovers and leftovers:
+        yield from delete_leftovers(leftovers, sure=options.yes)
+    elif leftovers:
         more = f" and {len(leftovers) - SHOWN} more" if len(leftovers) > SHOWN else ""
         print(
             f"warning: left by runs that params.yaml no longer asks for: {', '.join(map(str, leftovers[:SHOWN]))}{more}"
@@ -71,7 +75,35 @@ def run(options: argparse.Namespace) -> Iterator[str]:
             "deletes them.",
             file=sys.stderr,
         )
-    if problems:
-        print(f"{pluralize(len(problems), 'problem')}; nothing was run", file=sys.stderr)
-        raise Failed
     yield "params.yaml, dvc.yaml and raw data: no problem found"
+
+
+def delete_leftovers(paths: list[Path], *, sure: bool) -> Iterator[str]:
+    """Delete what removed runs left, once a person agrees.
+
+    Args:
+        paths: Folders and files.
+        sure: Whether to delete without asking.
+
+    Yields:
+        What is going to be deleted, where it is asked; then what was.
+
+    Raises:
+        Failed: Nobody can be asked, or the answer is no.
+    """
+    if not sure:
+        yield from (f"left by a removed run: {path}" for path in paths)
+        what = "1 path" if len(paths) == 1 else f"these {len(paths)} paths"
+        if not sys.stdin.isatty():
+            print(f"nothing was deleted: to delete {what}, add --yes", file=sys.stderr)
+            raise Failed
+        print(f"Delete {what}? DVC's cache keeps what it holds. [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            print("nothing was deleted", file=sys.stderr)
+            raise Failed
+    for path in paths:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+        yield f"removed {path}"

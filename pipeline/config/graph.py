@@ -10,7 +10,7 @@ from typing import Any
 from pipeline.config.params import TRAINING_STAGES, Params
 
 RUN_FOLDERS = ("runs", "analyses")
-"""Top folders whose folders belong to runs."""
+"""Top folders whose outs belong to runs."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def check(root: Path, params: Params) -> tuple[list[str], list[Path]]:
         params: The checked parameters.
 
     Returns:
-        One line for each problem, and the folders under runs/ and analyses/ that no stage makes.
+        One line for each problem, and what removed runs left under runs/ and analyses/.
     """
     from dvc.exceptions import DvcException
 
@@ -87,7 +87,7 @@ def check(root: Path, params: Params) -> tuple[list[str], list[Path]]:
         graph = read_graph(root)
     except DvcException as error:
         return [f"dvc.yaml: {error}"], []
-    return unmet_deps(graph, params), leftovers(graph)
+    return unmet_deps(graph, params), leftovers(graph, LastRun(root))
 
 
 def unmet_deps(graph: Graph, params: Params) -> list[str]:
@@ -143,15 +143,32 @@ def _absent(keys: Iterable[str], content: Any) -> list[str]:
     return absent
 
 
-def leftovers(graph: Graph) -> list[Path]:
-    """Return <top>/<stage>/<key> and <key>.json, or <top>/<stage>, of `RUN_FOLDERS` that belong to no stage."""
-    found: list[Path] = []
-    for top in RUN_FOLDERS:
-        for stage in sorted(path for path in (graph.root / top).glob("*") if path.is_dir()):
-            keys = sorted(path for path in stage.iterdir() if path.is_dir() or path.suffix == ".json")
-            strangers = [key for key in keys if not graph.makes(key.relative_to(graph.root))]
-            found += strangers if graph.makes(stage.relative_to(graph.root)) else [stage]
-    return [path.relative_to(graph.root) for path in found]
+def leftovers(graph: Graph, last: "LastRun") -> list[Path]:
+    """Return what removed runs left: outs on DVC's record that no stage makes any more, as DVC recorded them.
+
+    What DVC has not made, or what was altered since, is not among them: nobody could bring it back.
+
+    Args:
+        graph: The stages as they are.
+        last: What DVC recorded.
+
+    Returns:
+        Folders and files below `RUN_FOLDERS`, relative to the root, sorted.
+    """
+    unmade = {path: digest for path, digest in last.outs().items() if not graph.makes(path)}
+    there = {path: digest for path, digest in unmade.items() if (graph.root / path).exists()}
+    if not there:
+        return []
+    from dvc.fs import LocalFileSystem
+    from dvc.repo import Repo
+    from dvc_data.hashfile.build import build
+
+    def read_digest(path: PurePath) -> str | None:
+        file = str(graph.root / path)
+        return build(repo.cache.local, file, LocalFileSystem(), "md5", dry_run=True)[2].hash_info.value
+
+    with Repo(str(graph.root)) as repo:
+        return sorted(Path(path) for path, digest in there.items() if read_digest(path) == digest)
 
 
 class LastRun:
@@ -166,6 +183,11 @@ class LastRun:
         content = read_yaml(path) if path.is_file() else None
         self.stages: dict[str, Any] = (content or {}).get("stages") or {}
         self.on_record = path.is_file()
+
+    def outs(self) -> dict[PurePath, str]:
+        """Return the digests of the recorded outs below `RUN_FOLDERS`, by path."""
+        entries = [out for stage in self.stages.values() for out in stage.get("outs") or []]
+        return {PurePath(out["path"]): out["md5"] for out in entries if PurePath(out["path"]).parts[0] in RUN_FOLDERS}
 
     def has_other_params(self, stage: str, section: str, value: Any) -> bool:
         """Return whether DVC will run a stage again anyway, since a section of params.yaml is another.

@@ -121,7 +121,7 @@ def read(path: str | Path, *, anywhere: bool = False) -> "Iterator[h5py.File]":
 
 @contextmanager
 def _open(path: str | Path) -> "Iterator[h5py.File]":
-    """Yield an HDF5 file opened for reading, without a lock: nobody changes it, and some disks have none.
+    """Yield an HDF5 file opened for reading, without a lock: it never changes, and not every disk knows locks.
 
     Raises:
         FileError: It is no HDF5.

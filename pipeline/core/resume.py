@@ -6,6 +6,7 @@ at most every so many seconds, locked against a second process, and deleted when
 runs left can be listed and deleted, whatever their state.
 """
 
+import fcntl
 import hashlib
 import json
 import os
@@ -14,14 +15,15 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
-from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from pipeline.core.errors import FileError
 from pipeline.core.files import read_torch, sha256, write_torch
 
+TRIES = 100
+"""A folder that is gone whenever it has just been made is not deleted by other processes: it cannot be there."""
 LARGE = 64 << 20  # bytes; a larger file enters a fingerprint by size and time, since hashing it takes seconds
 
 
@@ -53,7 +55,7 @@ def list_abandoned(run_folder: Path) -> list[Path]:
     free = []
     for path in _list_folder(run_folder):
         if path.is_dir() and (lock := _try_lock(path)):
-            lock.release()
+            lock.close()
             free.append(path)
     return free
 
@@ -130,9 +132,9 @@ def _list_folder(folder: Path) -> list[Path]:
         return []
 
 
-def _delete_locked(path: Path, lock: FileLock) -> None:
+def _delete_locked(path: Path, lock: IO[bytes]) -> None:
     """Delete a resume point whose lock is held, and the run's folder once that is empty."""
-    if not lock.is_locked:  # another process may hold it by now
+    if lock.closed:  # another process may hold it by now
         return
     doomed = path.with_name(f".{path.name}.{os.getpid()}")  # no fingerprint: a killed process leaves it stale
     with suppress(OSError):  # deleted by hand
@@ -140,35 +142,56 @@ def _delete_locked(path: Path, lock: FileLock) -> None:
         shutil.rmtree(doomed, ignore_errors=True)
     with suppress(OSError):  # it holds others
         path.parent.rmdir()
-    lock.release()
+    lock.close()
 
 
-def _try_lock(path: Path, *, create: bool = False) -> FileLock | None:
-    """Lock a resume point; the lock ends when it is released or the process dies.
+def _try_lock(path: Path, *, create: bool = False) -> IO[bytes] | None:
+    """Lock a resume point; the lock ends when the file is closed or the process dies.
 
     Args:
         path: Its folder.
         create: Whether to make the folder where it is absent.
 
     Returns:
-        The lock; None where another process holds it, or where the folder is absent and not to be made.
+        The locked file; None where another process holds it, or where the folder is absent and not to be made.
 
     Raises:
         FileError: The folder cannot be made or locked.
     """
-    lock = FileLock(path / "lock", timeout=0, thread_local=False)
-    while create or path.exists():
-        try:  # makes the folder where it is absent
-            lock.acquire()
-            return lock
-        except (Timeout, FileNotFoundError):
-            if not create or (path / "lock").exists():
-                return None  # else another process has just deleted the folder
-        except OSError as error:  # another user's, or a disk without locks
+    for tries_left in reversed(range(TRIES)):
+        try:
             if create:
-                raise FileError(f"{path}: cannot be locked ({error.strerror or error})") from error
+                path.mkdir(parents=True, exist_ok=True)
+            return _lock_file(path / "lock")
+        except BlockingIOError:  # EWOULDBLOCK alone says that it is taken
             return None
+        except OSError as error:  # another user's, no folder, a disk without locks
+            if not create:
+                return None
+            if isinstance(error, FileNotFoundError) and tries_left:  # another process has just deleted it
+                continue
+            remedy = "SPML_SCRATCH names a folder for resume points, which must be on a disk that knows locks"
+            raise FileError(f"{path}: cannot be made and locked ({error.strerror or error}); {remedy}") from error
     return None
+
+
+def _lock_file(path: Path) -> IO[bytes]:
+    """Return a file, opened and locked.
+
+    Raises:
+        BlockingIOError: Another process holds it.
+        FileNotFoundError: Another process has deleted it meanwhile.
+        OSError: It cannot be opened or locked.
+    """  # noqa: DOC502  the system raises them
+    file = open(path, "ab")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            raise FileNotFoundError(path)
+    except OSError:
+        file.close()
+        raise
+    return file
 
 
 def fingerprint(settings: Any, files: Iterable[Path]) -> str:
@@ -216,7 +239,7 @@ class Checkpoint:
 
     def close(self) -> None:
         """Release the lock; what was saved stays, for a run that resumes from it."""
-        self._lock.release()
+        self._lock.close()
 
     @property
     def _file(self) -> Path:

@@ -1,5 +1,6 @@
 """``spml check``: problems and leftovers as they are printed, and what is removed on request."""
 
+import io
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,13 @@ from pipeline.cli import check, main
 from pipeline.core.files import write_text
 
 FINE = "params.yaml, dvc.yaml and raw data: no problem found\n"
+
+
+class Terminal(io.StringIO):
+    """Standard input of a person who answers."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def shown(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -42,8 +50,33 @@ def test_leftovers_are_named_and_removed_on_request_only(
     write_text("runs/finetune/digits-em-9/metrics.json", "{}")
     monkeypatch.setattr(check, "find_problems", lambda root: ([], [folder for folder in left if folder.exists()]))
     status, out, err = shown(capsys)
+    named = "".join(f"left by a removed run: {folder}\n" for folder in left)
     assert (status, out) == (0, FINE) and all(folder.exists() for folder in left)
     assert f": {', '.join(map(str, left[:3]))} and 2 more; nothing shows them" in err
-    assert shown(capsys, "--remove-leftovers") == (0, "".join(f"removed {folder}\n" for folder in left) + FINE, "")
+    refused = "nothing was deleted: to delete these 5 paths, add --yes\n"
+    assert shown(capsys, "--remove-leftovers") == (1, named, refused)  # nobody to ask
+    answers = {"no\n": 1, "\n": 1, "": 1, "Y\n": 0}
+    removed = "".join(f"removed {folder}\n" for folder in left) + FINE
+    for answer, expected in answers.items():
+        assert all(folder.exists() for folder in left)
+        monkeypatch.setattr("sys.stdin", Terminal(answer))
+        status, out, err = shown(capsys, "--remove-leftovers")
+        assert (status, out) == (expected, named if expected else named + removed)
+        assert err.startswith("Delete these 5 paths?") and ("nothing was deleted" in err) == bool(expected)
     assert [path.name for path in Path("runs/finetune").iterdir()] == ["digits-em-9"]
     assert shown(capsys) == (0, FINE, "")
+
+
+def test_nothing_is_deleted_while_there_are_problems(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_text("runs/finetune/digits-em-0/metrics.json", "{}")
+    found = (["grid.finetune: a typo"], [Path("runs/finetune/digits-em-0")])
+    monkeypatch.setattr(check, "find_problems", lambda root: found)
+    for words in (("--remove-leftovers",), ("--remove-leftovers", "--yes")):
+        problem = "error: grid.finetune: a typo\n1 problem; nothing was run or deleted\n"
+        assert shown(capsys, *words) == (1, "", problem)
+    assert Path("runs/finetune/digits-em-0/metrics.json").exists()
+    monkeypatch.setattr(check, "find_problems", lambda root: ([], found[1]))
+    assert shown(capsys, "--remove-leftovers", "--yes")[0] == 0 and not found[1][0].exists()

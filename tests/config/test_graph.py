@@ -1,5 +1,7 @@
 """The DVC graph: each dep that nothing makes is named, and what removed runs left; one project is resolved a state."""
 
+import hashlib
+import json
 import shutil
 from pathlib import Path, PurePath
 from typing import Any
@@ -12,13 +14,23 @@ from pipeline.config.params import read_project
 from pipeline.core import files
 from tests import copies
 
-LEFT = ["runs/finetune/digits-em-1", "runs/finetune/digits-em-1.json", "runs/lac/digits-lac-0-queue", "analyses/maps"]
-KEPT = [
-    "runs/finetune/digits-em-0",
-    "runs/finetune/digits-em-0.json",
-    "runs/lac/digits-lac-0-no_queue",
-    "analyses/audit/digits-0",
-]
+BARE = ["runs/finetune/digits-em-2", "runs/finetune/digits-em-2.json", "runs/mine", "analyses/maps"]
+"""What DVC did not make."""
+LEFT = ["runs/finetune/digits-em-1", "runs/finetune/digits-em-1.json", "runs/lac/digits-lac-0-queue"]
+KEPT = ["runs/finetune/digits-em-0", "runs/finetune/digits-em-0.json", "runs/lac/digits-lac-0-no_queue"]
+ALTERED = ["runs/linear_init/digits-em-1", "runs/linear_init/digits-em-1.json"]
+GONE = ["runs/end_to_end/digits-em-1"]
+
+
+def write_out(root: Path, path: str, content: dict[str, int]) -> dict[str, Any]:
+    """Write a folder of one file, or a file, and return its entry in dvc.lock by DVC's rule for folders."""
+    if path.endswith(".json"):
+        files.write_json(root / path, content)
+        return {"path": path, "hash": "md5", "md5": hashlib.md5((root / path).read_bytes()).hexdigest()}
+    files.write_json(root / path / "x.json", content)
+    digest = hashlib.md5((root / path / "x.json").read_bytes()).hexdigest()
+    listing = json.dumps([{"md5": digest, "relpath": "x.json"}])
+    return {"path": path, "hash": "md5", "md5": hashlib.md5(listing.encode()).hexdigest() + ".dir", "nfiles": 1}
 
 
 @pytest.fixture(scope="module")
@@ -29,11 +41,19 @@ def project(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
     return root
 
 
-def test_the_default_passes_and_folders_of_removed_runs_are_named(project: Path) -> None:
-    for path in LEFT + KEPT:
-        files.write_json(project / path if path.endswith(".json") else project / path / "x.json", {})
-    problems, leftovers = graph.check(project, read_project(project))
-    assert problems == [] and leftovers == [Path(path) for path in LEFT]
+def test_the_default_passes_and_only_what_dvc_made_for_removed_runs_is_named(project: Path) -> None:
+    outs = {path: write_out(project, path, {"a": 1}) for path in LEFT + KEPT + ALTERED + GONE + BARE}
+    stages = {f"finetune@{path}": {"cmd": "x", "outs": [outs[path]]} for path in outs if path not in BARE}
+    files.write_json(project / "dvc.lock", {"schema": "2.0", "stages": stages})
+    for path in ALTERED:  # started again without DVC
+        write_out(project, path, {"a": 2})
+    shutil.rmtree(project / GONE[0])
+    try:
+        problems, leftovers = graph.check(project, read_project(project))
+    finally:
+        (project / "dvc.lock").unlink()
+    assert problems == [] and leftovers == sorted(map(Path, LEFT))
+    assert graph.check(project, read_project(project)) == ([], [])  # nothing on record
     for folder in ("runs", "analyses"):
         shutil.rmtree(project / folder)
 
@@ -67,7 +87,7 @@ def test_deps_that_nothing_makes_are_named_with_the_entry_that_would(project: Pa
         assert all(line.endswith(f" is no stage's out; {remedy}") for line in lines), problems
     rest = [line for line in problems if "is no stage's out" not in line]
     assert rest and all(line.endswith(": dep stages/backbone.py does not exist") for line in rest), problems
-    assert leftovers == [Path("runs/end_to_end/digits-plc-0")]
+    assert leftovers == []  # made by nobody knows whom
 
 
 def test_without_dvc_it_says_so(tmp_path: Path, repository: Path) -> None:

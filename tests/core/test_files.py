@@ -1,4 +1,5 @@
 import errno
+import fcntl
 import os
 import pickle
 import subprocess
@@ -259,6 +260,16 @@ def test_the_same_content_is_the_same_hdf5_bytes(tmp_path: Path) -> None:
             for number in range(12):
                 file.attrs[f"attribute {number}"] = number
     assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
+
+
+def test_a_finished_hdf5_file_is_read_without_a_lock(tmp_path: Path) -> None:
+    """Disks without locks refuse them, and so does a file that another process has locked."""
+    with hdf5.create(tmp_path / "a.h5") as file:
+        hdf5.write_array(file, "a", np.arange(3), axes="image", units="row")
+    with open(tmp_path / "a.h5", "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with hdf5.read(tmp_path / "a.h5") as file:
+            assert file["a"][()].tolist() == [0, 1, 2]
 
 
 def test_hdf5_that_cannot_be_used_is_named(tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import errno
 import fcntl
 import os
 import re
@@ -413,10 +414,40 @@ def test_a_large_file_counts_by_size_and_time(tmp_path: Path, monkeypatch: pytes
     assert found != fingerprint([], [path])
 
 
-def test_a_folder_that_cannot_be_locked_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(37, "No locks available")
+@pytest.mark.parametrize("name", ["ENOSYS", "EOPNOTSUPP", "ENOLCK", "EACCES", "EINVAL", "EIO"])
+def test_a_disk_without_locks_is_no_other_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(getattr(errno, name), os.strerror(getattr(errno, name)))
 
-    monkeypatch.setattr("pipeline.core.resume.FileLock.acquire", refuse)
-    with pytest.raises(FileError, match=r"run: cannot be locked \(No locks available\)$"):
+    leave(tmp_path / "run" / "aa", 1, 0)
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    text = re.escape(os.strerror(getattr(errno, name)))
+    with pytest.raises(FileError, match=rf"run.aa: cannot be made and locked \({text}\); SPML_SCRATCH names a folder"):
+        Checkpoint(tmp_path / "run" / "aa")
+    assert resume.list_abandoned(tmp_path / "run") == []
+
+
+def test_only_ewouldblock_is_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(FileError, match="run: another process is at this run"):
         Checkpoint(tmp_path / "run")
+
+
+@pytest.mark.parametrize("place", ["/proc/x", "/dev/null/x", "a" * 300, "a file", "a link to nothing/x"])
+def test_a_scratch_folder_that_cannot_be_made_is_named_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """/proc answers that the folder of the new folder is absent, each time: as one that others delete does."""
+    monkeypatch.chdir(tmp_path)
+    Path("a file").touch()
+    Path("a link to nothing").symlink_to("/proc/x")
+    monkeypatch.setenv("SPML_SCRATCH", place)
+    folder = scratch_folder(tmp_path) / "run-x"
+    resume.delete_stale(folder, "aa", "run")
+    assert resume.list_resume_points(folder.parent) == {}
+    with pytest.raises(FileError, match=r"aa: cannot be made and locked \(.*\); SPML_SCRATCH names a folder") as caught:
+        Checkpoint(folder / "aa")
+    assert len(str(caught.value).splitlines()) == 1

@@ -1,10 +1,13 @@
+import ast
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -23,7 +26,6 @@ def probe(root: Path, dataset: str, seed: int, variant: str | None = None, force
 def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     CALLS.clear()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(entry, "_die_with_parent", lambda: None)
 
 
 def test_arguments_come_from_the_signature() -> None:
@@ -82,6 +84,17 @@ def test_seconds_are_noted_outside_of_every_out(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [".pipeline"]
 
 
+@pytest.mark.parametrize("place", [".pipeline", ".pipeline/seconds.tsv"])
+def test_a_time_that_cannot_be_noted_fails_no_stage(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if place == ".pipeline":
+        Path(place).touch()
+    else:
+        Path(place).mkdir(parents=True)
+    entry.run(probe, ["digits", "3"])
+    assert len(CALLS) == 1
+    assert capsys.readouterr().err.startswith("probe: its time was not noted in .pipeline/seconds.tsv (")
+
+
 def test_the_device_and_threads_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
@@ -100,20 +113,20 @@ def test_the_device_and_threads_come_from_the_environment(monkeypatch: pytest.Mo
     assert device.choose_device() == torch.device("cuda") and torch.get_num_threads() == before
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
-def test_a_stage_dies_with_its_parent(tmp_path: Path, repository: Path) -> None:
-    """The parent starts a stage and is killed; the stage, which would sleep for a minute, must not outlive it."""
-    (tmp_path / "asleep.py").write_text(
-        "import time, os\n"
-        "from pathlib import Path\n"
-        "from stages import entry\n"
-        "def asleep(root: Path) -> None:\n"
-        "    print(os.getpid(), flush=True)\n"
-        "    time.sleep(60)\n"
-        "entry.run(asleep, [])\n"
+linux = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
+
+
+@linux
+def test_a_stage_dies_with_its_parent_while_it_still_loads_modules(tmp_path: Path, repository: Path) -> None:
+    """The parent starts a stage and is killed; the stage, whose imports take a minute, must not outlive it."""
+    (tmp_path / "stages").mkdir()
+    shutil.copy(repository / "stages/entry.py", tmp_path / "stages/entry.py")
+    (tmp_path / "stages/__init__.py").touch()
+    (tmp_path / "stages/asleep.py").write_text(
+        "from stages import entry\nimport os, time\nprint(os.getpid(), flush=True)\ntime.sleep(60)\n"
     )
-    code = "import subprocess, sys; subprocess.run([sys.executable, 'asleep.py'])"
-    environment = os.environ | {"PYTHONPATH": str(repository)}
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-m', 'stages.asleep'])"
+    environment = os.environ | {"PYTHONPATH": str(repository), "DVC_STAGE": "asleep"}
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)
     assert parent.stdout is not None
     with parent.stdout:
@@ -127,6 +140,46 @@ def test_a_stage_dies_with_its_parent(tmp_path: Path, repository: Path) -> None:
         if alive(stage):
             os.kill(stage, signal.SIGKILL)
             raise AssertionError("the stage goes on without its parent")
+
+
+@linux
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([sys.executable, "-c", "print(flush=True); input()"], True),  # as dvc's own script starts
+        (["sh", "-c", "echo; read line; : python -m stages.prepare digits"], True),
+        (["sh", "-c", "echo; read line; : dvc repro"], False),  # init of a container, whose dvc was killed
+    ],
+)
+def test_whoever_takes_in_orphans_is_not_dvc(words: list[str], expected: bool) -> None:
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None and process.stdout is not None
+    with process.stdin, process.stdout:
+        process.stdout.readline()  # it is itself by now, no more a copy of this process
+        assert entry._is_dvc(process.pid) is expected
+    process.wait()
+
+
+@linux
+def test_a_stage_of_a_dvc_that_has_ended_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry, "_is_dvc", lambda process: False)
+    monkeypatch.setattr(entry.ctypes, "CDLL", lambda name: mock.Mock())
+    entry.die_with_parent()  # started by hand, as with nohup: whoever the parent is
+    monkeypatch.setenv("DVC_STAGE", "prepare@digits")
+    with pytest.raises(SystemExit, match="DVC has ended"):
+        entry.die_with_parent()
+
+
+def test_a_stage_is_tied_to_its_parent_before_it_loads_anything(repository: Path) -> None:
+    stages = sorted((repository / "stages").glob("*.py"))
+    for file in stages:
+        if file.name in ("__init__.py", "entry.py"):
+            continue
+        first = next(node for node in ast.parse(file.read_text()).body if not isinstance(node, ast.Expr))
+        assert ast.unparse(first) == "from stages import entry", file
+    code = "import sys, stages.entry; print(sorted({name.partition('.')[0] for name in sys.modules}))"
+    loaded = subprocess.run([sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=True)
+    assert not {"torch", "numpy", "pandas", "h5py", "pydantic", "dvc"} & set(ast.literal_eval(loaded.stdout))
 
 
 def alive(process: int) -> bool:

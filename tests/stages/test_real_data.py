@@ -47,7 +47,7 @@ def run(root: Path, repository: Path, dataset: str, change: dict[str, Any], epoc
         params[section][dataset] = params[section].pop("voc_photos")
     params["prepare"][dataset] = change if "source" in change else params["prepare"][dataset] | change
     params["features"][dataset] |= {"mirrored": False}
-    params["linear_init"][dataset] |= {"flip": False, "epochs": epochs, "learning_rate": 3e-3}
+    params["linear_init"][dataset] |= {"flip": False, "epochs": epochs, "learning_rate": 3e-3, "search": None}
     with open(root / "params.yaml", "w", encoding="utf-8") as file:
         yaml.dump(params, file)
     shutil.copytree(repository / "params", root / "params")
