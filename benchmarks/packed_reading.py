@@ -26,11 +26,12 @@ from pipeline.methods.shared import base
 from pipeline.methods.shared.problem import Problem
 from pipeline.networks.interface import Outputs
 from pipeline.networks.network import Network
+from pipeline.networks.timm_backbone import describe
 from pipeline.training.inputs import ImageInputs, batches
 
 BATCH, CLASSES = 16, 20
 MEAN = STD = (0.5, 0.5, 0.5)
-BACKBONE = {"source": "timm", "model": "tf_efficientnet_lite0", "mean": MEAN, "std": STD}
+BACKBONE = describe("tf_efficientnet_lite0", 224) | {"mean": MEAN, "std": STD}
 JPEGS = 64
 
 

@@ -15,6 +15,7 @@ from pipeline.core.device import choose_device
 from pipeline.core.manifest import write_manifest
 from pipeline.core.summary import write_summary
 from pipeline.networks import backbone as backbones
+from pipeline.networks import timm_backbone
 from pipeline.networks.settings import DigitsBackbone, TimmBackbone
 from pipeline.sources import digits
 from pipeline.training import pretrain
@@ -27,11 +28,13 @@ def backbone(root: Path, dataset: str) -> None:
         root: Project root.
         dataset: Name of a dataset.
     """
-    settings = read_params(root / "params.yaml").settings("backbone", dataset)
+    params = read_params(root / "params.yaml")
+    settings = params.settings("backbone", dataset)
     if isinstance(settings, DigitsBackbone):
         module, architecture, facts = _pretrain_on_digits(settings)
     else:
-        module, architecture, facts = _load_from_timm(root, settings)
+        size = params.settings("prepare", dataset)["size"]
+        module, architecture, facts = _load_from_timm(root, settings, size)
     state = module.state_dict()
     facts |= {
         "parameters": sum(parameter.numel() for parameter in module.parameters()),
@@ -56,17 +59,13 @@ def _pretrain_on_digits(settings: DigitsBackbone) -> tuple[nn.Module, dict[str, 
     return module, architecture, {"origin": "pretrained on single digits", "single_digit_accuracy": accuracy}
 
 
-def _load_from_timm(root: Path, settings: TimmBackbone) -> tuple[nn.Module, dict[str, Any], dict[str, Any]]:
-    """Return a network of timm, its architecture and where its weights come from."""
+def _load_from_timm(root: Path, settings: TimmBackbone, size: int) -> tuple[nn.Module, dict[str, Any], dict[str, Any]]:
+    """Return a network of timm for pictures of a size, its architecture and where its weights come from."""
     file = str(root / settings.file) if settings.file else None
-    module, _ = backbones.pretrained(settings.model, settings.weights, file)
+    described = timm_backbone.describe(settings.model, size)
+    module, _ = backbones.pretrained(described, settings.weights, file)
     usual = backbones.normalisation(settings.model)
-    architecture = {
-        "source": "timm",
-        "model": settings.model,
-        "mean": settings.mean or usual[0],
-        "std": settings.std or usual[1],
-    }
+    architecture = described | {"mean": settings.mean or usual[0], "std": settings.std or usual[1]}
     facts = {"origin": f"timm {settings.model}, weights from {Path(file).name if file else settings.weights}"}
     return module, architecture, facts | ({"file_sha256": files.sha256(file)} if file else {})
 

@@ -20,6 +20,8 @@ from pipeline.core.strict import explain
 from pipeline.labels import weights
 from pipeline.labels.table import Objects, Table, read_objects, read_table
 from pipeline.methods.shared import base as methods
+from pipeline.networks import timm_backbone
+from pipeline.networks.settings import TimmBackbone
 from pipeline.sources import base as sources
 
 
@@ -129,10 +131,25 @@ def check_bias(
     return rules.changed(f"simulate.bias.file: {settings.bias.file}", f"simulate@{dataset}", recorded, now)
 
 
+def check_timm(root: Path, params: Params, dataset: str, settings: TimmBackbone) -> list[str]:
+    """Return what keeps timm's model from being built for a dataset's pictures, or from being downloaded."""
+    key = f"backbone.{dataset}"
+    try:
+        timm_backbone.describe(settings.model, params.settings("prepare", dataset)["size"])
+    except ConfigError as error:
+        return [str(error).replace("backbone.", f"{key}.", 1)]
+    there = settings.weights != "hub" or (root / "weights" / dataset / "backbone.pt").is_file()
+    if not there and (reason := timm_backbone.ask_hub(settings.model)):
+        return [f"{key}.weights: {reason}; use `weights: file` with a state dict on disk"]
+    return []
+
+
 def check_backbone(root: Path, params: Params, dataset: str, last: LastRun) -> list[str]:
     """Return what is wrong with the file of a dataset's backbone, or with the size of its pictures, a line each."""
     key, settings = f"backbone.{dataset}", params.settings("backbone", dataset)
     problems, file = rules.backbone(params, dataset, root), getattr(settings, "file", None)
+    if isinstance(settings, TimmBackbone):
+        problems += check_timm(root, params, dataset, settings)
     if problems or file is None or last.has_other_params(f"backbone@{dataset}", key, params.backbone[dataset]):
         return problems
     recorded = _recorded(root / "weights" / dataset / "provenance.json", "file_sha256")

@@ -99,9 +99,9 @@ def backbone(params: Params, dataset: str, root: Path) -> list[str]:
     if isinstance(settings, DigitsBackbone):
         size = params.settings("prepare", dataset).get("size")
         return [f"{key}.size: {settings.size} is not prepare.{dataset}.size, {size}"] if settings.size != size else []
-    if settings.file is None or (root / settings.file).is_file():
-        return []
-    return [f"{key}.file: no file {settings.file}"]
+    if settings.file is not None and not (root / settings.file).is_file():
+        return [f"{key}.file: no file {settings.file}"]
+    return []
 
 
 def changed(what: str, stage: str, recorded: str | None, now: str) -> list[str]:

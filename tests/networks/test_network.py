@@ -11,6 +11,7 @@ from pipeline.core import files
 from pipeline.core.errors import ConfigError
 from pipeline.networks.network import Network, cpu_state, on_backbone, restore
 from pipeline.networks.settings import HEAD_GIVES, Head
+from pipeline.networks.timm_backbone import describe
 from tests import tiny
 
 BOOSTED = {"kind": "boosted", "factor": 5.0}
@@ -187,7 +188,7 @@ def test_freezing_takes_modules_by_whole_names() -> None:
 
 
 def test_freezing_names_timms_modules_as_timm_does() -> None:
-    backbone = {"source": "timm", "model": "test_resnet", "mean": tiny.MEAN, "std": tiny.STD}
+    backbone = describe("test_resnet", 64) | {"mean": tiny.MEAN, "std": tiny.STD}
     network = Network({"backbone": backbone, "width": 96, "classes": 2, "head": tiny.LINEAR})
     network.freeze(["layer1", "bn1"], False)
     found = frozen(network)
