@@ -9,7 +9,7 @@ RUN := PATH="$(CURDIR)/$(BIN):$$PATH" GOMP_SPINCOUNT=20000
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help repro test check docs clean
+.PHONY: help repro test soak check docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ repro: $(READY) ## run what is stale, raw images to report; PROFILE=name uses pr
 
 test: $(READY) ## run all tests
 	@$(RUN) python -m pytest -q -n 2 --dist loadfile
+
+soak: $(READY) ## kill stages 200 times and dvc repro 10 times, and compare every byte (half an hour)
+	@$(RUN) python -m benchmarks.soak
 
 check: $(READY) ## format, lint, types and the fast tests
 	@$(RUN); export PATH; ruff format --check . && ruff check . && pyright --pythonpath $(BIN)/python && \
