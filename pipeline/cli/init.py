@@ -13,7 +13,7 @@ from typing import Any
 
 from ruamel.yaml import YAML, YAMLError
 
-from pipeline.cli.recognise import NONE, SPLIT, Declared, Named, recognise
+from pipeline.cli.recognise import NONE, SPLIT, Declared, Named, find_folder, recognise
 from pipeline.cli.verbs import Verbs
 from pipeline.config import rules
 from pipeline.config.params import METHODS, PUBLISHED
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     named = Named(options.path, options.labels, options.split)
     declared = Declared(options.separator, options.zero, options.minus_one, options.empty, options.links)
     block = recognise(options.folder, options.exhaustive, named, declared)
-    folder = (options.folder.parent if options.folder.is_file() else options.folder).resolve()
+    folder = find_folder(options.folder).resolve()
     name = options.name or re.sub("[^a-z0-9]+", "_", folder.name.lower()).strip("_")
     profile = Path("profiles") / f"{name}.yaml"
     if profile.exists():

@@ -30,6 +30,10 @@ ABSENT = ("absent", "negatives", "negative")
 """Usual keys of the labels known not to apply."""
 APPLIES = ("confidence", "present", "presence", "applies", "value", "score")
 """Usual names of the column that says whether the label of a row applies, compared without case."""
+ANNOTATIONS = "annotations"
+"""Usual name of the folder of files of labels, beside those of pictures, compared without case."""
+TABLES = (".xlsx", ".xls", ".ods", ".parquet", ".txt", ".pkl", ".feather", ".xml", ".mat", ".npy")
+"""Endings of files that may hold labels and are not read."""
 NONE = "none"
 """What stands for no separator on the command line."""
 
@@ -85,7 +89,7 @@ def recognise(
             found, and what to do.
         SourceError: A folder or the file of labels cannot be read.
     """
-    folder = place.parent if place.is_file() else place
+    folder = find_folder(place)
     if not folder.is_dir():
         raise ConfigError(f"{place}: no such folder or file")
     if place.is_file() and place.suffix.lower() not in FILES:
@@ -104,6 +108,17 @@ def recognise(
     return block | {key: value for key, value in common.items() if key not in block}
 
 
+def find_folder(place: Path) -> Path:
+    """Return the folder of the pictures: the one that is named, or that of the file of labels that is.
+
+    Of a file in a folder `annotations`, where COCO's lie, it is the folder around that.
+    """
+    if not place.is_file():
+        return place
+    folder = place.resolve().parent
+    return folder.parent if folder.name.lower() == ANNOTATIONS else place.parent
+
+
 def _recognise(
     folder: Path, found: disk.Found, files: list[Path], exhaustive: bool, named: Named, declared: Declared
 ) -> dict[str, Any]:
@@ -119,11 +134,12 @@ def _recognise(
             raise ConfigError(
                 f"{folder}: no .csv or .json of labels whose columns or keys --path, --labels or --split name"
             )
-        if found.others:
+        stems = {os.path.splitext(name)[0].rpartition("/")[2] for name in found.pictures}
+        if any(os.path.splitext(name)[0].rpartition("/")[2] in stems for name in found.others):
             return {"source": "xml"}
         return {"source": "folder", **_recognise_folders(folder, found.pictures, exhaustive)}
     file = files[0]
-    name = file.name if len(files) == 1 and file.parent == folder else file.relative_to(folder).as_posix()
+    name = file.name if file.parent == folder else file.resolve().relative_to(folder.resolve()).as_posix()
     if len(files) > 1:
         name = f"*/{file.name}"
     if file.suffix.lower() in (".csv", ".tsv"):
@@ -142,16 +158,22 @@ def _find_files(folder: Path) -> list[Path]:
         files = sorted(path for path in folder.glob(pattern) if path.suffix.lower() in FILES and path.is_file())
         if pattern != "[!.]*":
             splits = [path for path in files if path.parent.name.lower() in WORDS]
-            of_one = [path for path in files if path.parent.name.lower() == "annotations"]
+            of_one = [path for path in files if path.parent.name.lower() == ANNOTATIONS]
             files = splits or of_one
             if len(files) > 1 and len({path.name for path in files}) == 1 and files == splits:
                 return files
         if len(files) > 1:
             if known := layouts.name_layout(folder, xml=False):
                 raise ConfigError(known)
-            names = ", ".join(path.relative_to(folder).as_posix() for path in files)
+            names = [path.relative_to(folder).as_posix() for path in files]
+            stems = {path.stem for path in folder.glob("*") if path.suffix.lower() in disk.ENDINGS}
+            if all(path.stem in stems for path in files):
+                raise ConfigError(
+                    f"{folder}: a file of labels for each picture, as {names[0]}, is not read (LabelMe): export all as "
+                    "one COCO JSON, or as XML files in the form of PASCAL VOC"
+                )
             raise ConfigError(
-                f"{folder}: which of {names} holds the labels? name it: spml init {shlex.quote(str(files[0]))}"
+                f"{folder}: which of {preview(names)} holds the labels? name it: spml init {shlex.quote(str(files[0]))}"
             )
         if files:
             return [] if pattern != "[!.]*" and layouts.name_layout(folder, xml=False) else files
@@ -167,7 +189,13 @@ def _recognise_folders(folder: Path, pictures: list[str], exhaustive: bool) -> d
     tops = {picture.split("/")[0] for picture in pictures if "/" in picture}
     if not tops:
         found = pluralize(len(pictures), "picture")
-        raise ConfigError(f"{folder}: {found}, but neither class folders nor a .csv, .json or .xml of labels")
+        others = sorted(path.name for path in folder.glob("[!.]*") if path.suffix.lower() in TABLES)
+        hint = (
+            f"; not read: {preview(others)} - save labels as a .csv whose first line names the columns"
+            if others
+            else ""
+        )
+        raise ConfigError(f"{folder}: {found}, but neither class folders nor a .csv, .json or .xml of labels{hint}")
     if exhaustive:
         raise ConfigError(f"{folder}: a folder for each class gives one label an image, which is not exhaustive")
     split = all(top.lower() in WORDS for top in tops)
@@ -227,7 +255,9 @@ def _recognise_columns(
     rest = [name for name in values if name not in (*paths, *splits)]
     joined = bool(paths) and len(set(values[paths[0]])) < len(values[paths[0]])
     applies = [name for name in rest if joined and name.lower() in APPLIES and name != named.labels]
-    numbers = [name for name in rest if name != named.labels and _is_number(values[name])]
+    numbers = [
+        name for name in rest if name.lower() not in LABELS and name != named.labels and _is_number(values[name])
+    ]
     rest = [name for name in rest if name not in (*applies, *numbers)]
     cells = [name for name in rest if _are_cells(values[name])]
     column = named.labels or _find_labels(rest, cells, values)

@@ -28,6 +28,7 @@ class Layout:
     exhaustive: bool = False
     pictures: tuple[str, ...] = ("a.jpg", "b.jpg", "c.jpg", "d.jpg")
     warned: str = ""
+    place: str = "."
 
 
 def csv(*cells: str, head: str = "file,labels", mark: str = ",", expected: Any, **more: Any) -> Layout:
@@ -46,8 +47,8 @@ def objects(*labels: Any, expected: Any, **more: Any) -> Layout:
     return Layout({"x.json": json.dumps(rows)}, expected, **more)
 
 
-def folders(*pictures: str, expected: Any, **more: Any) -> Layout:
-    return Layout({}, expected, pictures=pictures, **more)
+def folders(*pictures: str, expected: Any, files: dict[str, str | bytes] | None = None, **more: Any) -> Layout:
+    return Layout(files or {}, expected, pictures=pictures, **more)
 
 
 def coco(names: dict[int, str], **lists: Any) -> dict[str, Any]:
@@ -292,6 +293,33 @@ LAYOUTS: dict[str, Layout] = {
     "labels of which nobody knows which": Layout(
         {"x.csv": "a,b", "y.csv": "a,b"}, "which of x.csv, y.csv holds the labels"
     ),
+    "LabelMe": Layout(
+        {"a.json": "{}", "b.json": "{}"},
+        r"a file of labels for each picture, as a\.json, is not read .LabelMe.*COCO JSON",
+    ),
+    "a spreadsheet": Layout({"labels.xlsx": "x"}, "not read: labels.xlsx - save labels as a .csv"),
+    "COCO JSON of two parts": Layout(
+        {f"annotations/{part}.json": json.dumps(coco({1: "cat", 2: "dog"})) for part in "xy"},
+        "which of annotations/x.json, annotations/y.json holds",
+    ),
+    "COCO JSON of two parts, one named": Layout(
+        {f"annotations/{part}.json": json.dumps(coco({1: "cat", 2: "dog"})) for part in "xy"},
+        TWO | {"c.jpg": "", "d.jpg": ""},
+        place="annotations/x.json",
+    ),
+    "boxes of TensorFlow": Layout(
+        {"x.csv": "filename,width,class,xmin\na.jpg,640,cat,12\na.jpg,640,dog,15\nb.jpg,640,dog,40\n"},
+        TWO,
+    ),
+    "numbers of classes": Layout(
+        {"x.csv": "file,label\na.jpg,3\nb.jpg,7\n"},
+        {"a.jpg": "3", "b.jpg": "7"},
+        warned="if these numbers stand for names",
+    ),
+    "several numbers of classes": Layout({"x.csv": "file,label\na.jpg,3 7\nb.jpg,7\nc.jpg,3\n"}, ASK + "' '"),
+    "an XML that is no label": folders(
+        "cat/1.jpg", "dog/2.jpg", expected={"cat/1.jpg": "cat", "dog/2.jpg": "dog"}, files={"about.xml": "<x/>"}
+    ),
     # -------------------------------------------------------------------------------- trees
     "folders": folders("cat/1.jpg", "dog/2.jpg", expected={"cat/1.jpg": "cat", "dog/2.jpg": "dog"}),
     "folders of splits": folders(
@@ -319,6 +347,24 @@ LAYOUTS: dict[str, Layout] = {
         {"VOC2012/ImageSets/Main/cat_train.txt": "1 1\n"},
         "laid out as PASCAL VOC.*spml profile voc --root",
         pictures=("VOC2012/JPEGImages/1.jpg", "VOC2012/SegmentationClass/1.png"),
+    ),
+    "inside a VOC tree": Layout(
+        {"VOC2012/ImageSets/Main/cat_train.txt": "1 1\n"},
+        "photos/VOC2012 is laid out as PASCAL VOC",
+        pictures=("VOC2012/JPEGImages/1.jpg",),
+        place="VOC2012/JPEGImages",
+    ),
+    "inside a COCO tree": Layout(
+        {"annotations/instances_train2017.json": "{}"},
+        "photos is laid out as MS-COCO",
+        pictures=("train2017/1.jpg",),
+        place="train2017",
+    ),
+    "beside a COCO tree": Layout(
+        {"coco/annotations/instances_train2017.json": "{}"},
+        {"cat/1.jpg": "cat", "dog/2.jpg": "dog"},
+        pictures=("mine/cat/1.jpg", "mine/dog/2.jpg"),
+        place="mine",
     ),
     "a CUB tree": Layout(
         {"CUB_200_2011/image_class_labels.txt": "1 1\n"},
@@ -349,8 +395,9 @@ def lay_out(root: Path, layout: Layout) -> None:
 def read(root: Path, layout: Layout) -> tuple[dict[str, Any], Dataset]:
     named = {key: value for key, value in layout.said.items() if key in ("path", "labels", "split")}
     declared: dict[str, Any] = {key: value for key, value in layout.said.items() if key not in named}
-    block = recognise.recognise(root, layout.exhaustive, Named(**named), Declared(**declared))
-    source, settings = base.load({"root": str(root), "size": 8, **block}, "prepare.x")
+    block = recognise.recognise(root / layout.place, layout.exhaustive, Named(**named), Declared(**declared))
+    folder = recognise.find_folder(root / layout.place)
+    source, settings = base.load({"root": str(folder), "size": 8, **block}, "prepare.x")
     return block, source.read(settings, Path())
 
 

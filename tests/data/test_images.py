@@ -1,4 +1,5 @@
 import io
+import os
 import re
 import struct
 import warnings
@@ -244,6 +245,86 @@ def test_transparency_is_laid_on_white_and_hides_its_colour():
     grey = Image.new("LA", (2, 1))
     grey.putdata([(0, 0), (10, 255)])
     assert decode(encoded(grey)).tolist() == [[[*WHITE], [10, 10, 10]]]
+
+
+def bmp_v4(pixels: np.ndarray) -> bytes:
+    """A 32-bit BMP with masks for all four channels (BITMAPV4HEADER), top row first; pixels (h, w, 4) are RGBA."""
+    height, width, _ = pixels.shape
+    head = struct.pack("<IiiHHIIiiII", 108, width, -height, 1, 32, 3, pixels.size, 2835, 2835, 0, 0)
+    head += struct.pack("<IIII", 0xFF0000, 0xFF00, 0xFF, 0xFF000000) + b"BGRs" + bytes(48)
+    return b"BM" + struct.pack("<IHHI", 122 + pixels.size, 0, 0, 122) + head + pixels[..., [2, 1, 0, 3]].tobytes()
+
+
+def unfilled(colours: np.ndarray) -> dict[str, bytes]:
+    """Files of a picture whose alpha is 0 in each pixel; colours are (1, w, 3)."""
+    pixels = np.dstack([colours, np.zeros(colours.shape[:2], np.uint8)])
+    image, indexed = Image.fromarray(pixels), Image.fromarray(colours).quantize(4)
+    return {
+        "BMP": bmp_v4(pixels),
+        "PNG": encoded(image),
+        "WEBP": encoded(image, "WEBP", lossless=True, exact=True),
+        "TIFF": encoded(image, "TIFF"),
+        "TIFF of four samples": tiff(len(colours[0]), pixels.tobytes(), bits=8, meaning=2, samples=4),
+        "palette": encoded(indexed, transparency=bytes(4)),
+    }
+
+
+@pytest.mark.parametrize("form", unfilled(noise(1, 3)))
+def test_alpha_that_is_nowhere_filled_hides_nothing(form):
+    colours = np.array([[RED, GREEN, BLUE]], np.uint8)
+    found, notes = decode_noting(unfilled(colours)[form])
+    assert found.tolist() == colours.tolist() and notes == ["transparent throughout, ignored"]
+
+
+def test_a_bmp_with_filled_alpha_is_laid_on_white():
+    pixels = np.array([[[*RED, 0], [*GREEN, 255]]], np.uint8)
+    assert decode(bmp_v4(pixels)).tolist() == [[[*WHITE], [*GREEN]]]
+
+
+def test_grey_of_one_value_that_is_the_transparent_one_stays():
+    assert decode(png(2, 1, 16, 0, b"\0" + b"\x80\x80" * 2, b"\x80\x80")).tolist() == [[[128] * 3] * 2]
+
+
+def chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+LONG = {
+    "tEXt": [chunk(b"tEXt", b"Comment\0" + b"x" * 3_000_000)],
+    "zTXt": [chunk(b"zTXt", b"Comment\0\0" + zlib.compress(b"x" * 3_000_000))],
+    "iTXt": [chunk(b"iTXt", b"XML:com.adobe.xmp\0\1\0\0\0" + zlib.compress(b"x" * 3_000_000))],
+    "iCCP": [chunk(b"iCCP", b"mine\0\0" + zlib.compress(b"x" * 3_000_000))],
+    "many texts": [chunk(b"zTXt", b"Comment%d\0\0" % n + zlib.compress(b"x" * 1_000_000)) for n in range(70)],
+}
+
+
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("kind", LONG)
+def test_a_sound_png_with_long_texts_is_read(kind, behind):
+    whole = encoded(
+        Image.fromarray(noise(5, 6)), exif=b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x03\0\0\0\0\0\0"
+    )
+    at = whole.rindex(b"IEND") - 4 if behind and kind != "iCCP" else whole.index(b"IDAT") - 4
+    found, notes = decode_noting(whole[:at] + b"".join(LONG[kind]) + whole[at:])
+    assert np.array_equal(found, noise(5, 6)[::-1, ::-1]) and "turned upright" in notes
+    assert "long text or colour profile passed over" in notes or kind == "tEXt"  # which Pillow itself takes
+
+
+def test_a_damaged_png_with_long_texts_is_refused():
+    whole = encoded(Image.fromarray(noise(40, 60)))
+    at = whole.index(b"IDAT") - 4
+    with pytest.raises(ImageError, match="truncated|broken"):
+        decode(whole[:at] + b"".join(LONG["zTXt"]) + whole[at:-2000])
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_pipe_or_a_device_is_never_waited_for(tmp_path, kind):
+    if kind == "pipe":
+        os.mkfifo(tmp_path / "x.jpg")
+    else:
+        (tmp_path / "x.jpg").symlink_to("/dev/zero")
+    with pytest.raises(ImageError, match=r"x\.jpg: cannot be read \(no regular file\)"):
+        decode(tmp_path / "x.jpg")
 
 
 def test_a_transparent_key_colour_becomes_white():
