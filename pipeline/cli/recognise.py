@@ -30,8 +30,8 @@ ABSENT = ("absent", "negatives", "negative")
 """Usual keys of the labels known not to apply."""
 APPLIES = ("confidence", "present", "presence", "applies", "value", "score")
 """Usual names of the column that says whether the label of a row applies, compared without case."""
-ANNOTATIONS = "annotations"
-"""Usual name of the folder of files of labels, beside those of pictures, compared without case."""
+ANNOTATIONS = NO_CLASS | {"csv", "json", "meta", "metadata"}
+"""Usual names of the folder of files of labels, beside those of pictures, compared without case."""
 TABLES = (".xlsx", ".xls", ".ods", ".parquet", ".txt", ".pkl", ".feather", ".xml", ".mat", ".npy")
 """Endings of files that may hold labels and are not read."""
 NONE = "none"
@@ -97,6 +97,7 @@ def recognise(
     found = disk.scan(folder, declared.links, (".xml",))
     if not found.pictures:
         other = f"; not read: {preview(found.unread)}" if found.unread else ""
+        other += "; the XML files need theirs at or below the folder" if found.others else ""
         raise ConfigError(f"{folder}: holds no picture ({', '.join(disk.ENDINGS)}){other}")
     files = [place] if place.is_file() else _find_files(folder)
     block = _recognise(folder, found, files, exhaustive, named, declared)
@@ -111,12 +112,13 @@ def recognise(
 def find_folder(place: Path) -> Path:
     """Return the folder of the pictures: the one that is named, or that of the file of labels that is.
 
-    Of a file in a folder `annotations`, where COCO's lie, it is the folder around that.
+    Of a file in a folder `annotations` without pictures, where COCO's lie, it is the folder around that.
     """
     if not place.is_file():
         return place
     folder = place.resolve().parent
-    return folder.parent if folder.name.lower() == ANNOTATIONS else place.parent
+    pictured = any(file.suffix.lower() in disk.ENDINGS for file in folder.iterdir())
+    return folder.parent if folder.name.lower() in ANNOTATIONS and not pictured else place.parent
 
 
 def _recognise(
@@ -158,7 +160,7 @@ def _find_files(folder: Path) -> list[Path]:
         files = sorted(path for path in folder.glob(pattern) if path.suffix.lower() in FILES and path.is_file())
         if pattern != "[!.]*":
             splits = [path for path in files if path.parent.name.lower() in WORDS]
-            of_one = [path for path in files if path.parent.name.lower() == ANNOTATIONS]
+            of_one = [path for path in files if path.parent.name.lower() in ANNOTATIONS]
             files = splits or of_one
             if len(files) > 1 and len({path.name for path in files}) == 1 and files == splits:
                 return files

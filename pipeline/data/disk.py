@@ -47,7 +47,7 @@ UNREAD += (".raw", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".orf", ".raf", ".rw2
 SERVICE = {"@eadir", "@tmp", "@recycle", "@recently-snapshot", "#recycle", "#snapshot", "$recycle.bin", "recycler"}
 SERVICE |= {"lost+found", "system volume information", "found.000", "__macosx", "thumbnails", "_thumbnails", "_thumbs"}
 SERVICE |= {
-    "thumbs.db",
+    "@__thumb",
     ".ipynb_checkpoints",
     ".thumbnails",
     ".thumbs",

@@ -257,7 +257,7 @@ def _class_names(folder: Path, lists: dict[str, Path], wanted: list[str] | None)
             " them: add it from the official ConceptsList, or list the names in column order"
         )
     faults = Faults(folder.name)
-    check_class_names(names, faults, named_by)
+    check_class_names(names, faults, named_by, case=wanted is None)
     faults.raise_if_any()
     return tuple(names), named_by
 

@@ -286,12 +286,30 @@ LAYOUTS: dict[str, Layout] = {
     "XML in a folder of its own": Layout(
         {"Annotations/a.xml": XML.format("a.jpg", "cat")}, {"JPEGImages/a.jpg": "cat"}, pictures=("JPEGImages/a.jpg",)
     ),
-    "XML alone": Layout({"a.xml": XML.format("a.jpg", "cat")}, "holds no picture", pictures=()),
+    "XML alone": Layout(
+        {"a.xml": XML.format("a.jpg", "cat")}, "holds no picture.*the XML files need theirs", pictures=()
+    ),
     "XML of CVAT's own form": Layout(
         {"a.xml": '<annotations><image name="a.jpg"/></annotations>'}, "export as PASCAL VOC"
     ),
     "labels of which nobody knows which": Layout(
         {"x.csv": "a,b", "y.csv": "a,b"}, "which of x.csv, y.csv holds the labels"
+    ),
+    "a table in a folder of its own": Layout(
+        {"labels/x.csv": "file,labels\na.jpg,cat;dog\nb.jpg,dog\n"},
+        {"images/a.jpg": "cat dog", "images/b.jpg": "dog"},
+        pictures=("images/a.jpg", "images/b.jpg"),
+    ),
+    "a table in the folder of pictures": Layout(
+        {"images/x.csv": "file,labels\na.jpg,cat;dog\nb.jpg,dog\n"},
+        {"images/a.jpg": "cat dog", "images/b.jpg": "dog"},
+        pictures=("images/a.jpg", "images/b.jpg"),
+    ),
+    "a table in the folder of pictures, named": Layout(
+        {"images/x.csv": "file,labels\na.jpg,cat;dog\nb.jpg,dog\n"},
+        TWO,
+        pictures=("images/a.jpg", "images/b.jpg"),
+        place="images/x.csv",
     ),
     "LabelMe": Layout(
         {"a.json": "{}", "b.json": "{}"},
