@@ -33,6 +33,8 @@ BLOCK = {
     "order": "string",
     "test_fraction": None,
     "bad_images": "stop",
+    "links": "inside",
+    "max_pixels": 200_000_000,
     "val_fraction": 0.2,
     "split_seed": 1200,
 }

@@ -15,6 +15,7 @@ from pipeline.core import files, resume, seal
 from pipeline.core.manifest import write_manifest
 from pipeline.core.summary import write_summary
 from pipeline.data import bad_images, packing, statistics
+from pipeline.data.packing import Limits
 from pipeline.data.raw import Cut
 from pipeline.labels.table import write_table
 from pipeline.sources.base import load
@@ -42,7 +43,8 @@ def prepare(root: Path, dataset: str) -> None:
                 data,
                 settings.size,
                 source=settings.source,
-                bad_images=getattr(settings, "bad_images", "stop"),  # a source that draws its pictures has no bad ones
+                # a source that draws its pictures has no bad ones
+                limits=Limits(getattr(settings, "bad_images", "stop"), getattr(settings, "max_pixels", 0)),
                 checkpoint=checkpoint,
                 workers=packing.count_workers(),
             )

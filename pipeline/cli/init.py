@@ -13,7 +13,7 @@ from typing import Any
 
 from ruamel.yaml import YAML, YAMLError
 
-from pipeline.cli.recognise import SPLIT, Named, recognise
+from pipeline.cli.recognise import NONE, SPLIT, Declared, Named, find_folder, recognise
 from pipeline.cli.verbs import Verbs
 from pipeline.config import rules
 from pipeline.config.params import METHODS, PUBLISHED
@@ -37,9 +37,9 @@ def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
     parser = verbs.add_parser(
         "init",
         help="write a profile for a folder of your own images",
-        description="Look at a folder of images, with one folder for each class or with a .csv, .tsv, .json or .jsonl "
-        "of labels, and write profiles/NAME.yaml for it. No picture is opened, nothing is copied. Columns (of JSON: "
-        "keys) that are not recognised can be named.",
+        description="Look at a folder of images, with one folder for each class, with XML files, or with a .csv, .tsv, "
+        ".json or .jsonl of labels, and write profiles/NAME.yaml for it. No picture is opened, nothing is copied. "
+        "Columns (of JSON: keys) that are not recognised can be named.",
     )
     parser.add_argument("folder", type=Path, help="folder of the images, or the file of labels that lies there")
     parser.add_argument("--name", help="name of the dataset (default: made of the folder's)")
@@ -49,6 +49,16 @@ def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
     parser.add_argument("--path", metavar="COLUMN", help="column or key of the picture files")
     parser.add_argument("--labels", metavar="COLUMN", help="column or key of the label names")
     parser.add_argument("--split", metavar="COLUMN", help="column or key of the words train, val and test")
+    parser.add_argument(
+        "--separator", metavar="MARK", help=f"what stands between label names in a text; {NONE}: a text is one name"
+    )
+    for option, what in (("zero", "0"), ("minus-one", "-1"), ("empty", "nothing")):
+        parser.add_argument(
+            f"--{option}", choices=("absent", "unknown"), help=f"what {what} means in the column of a class"
+        )
+    parser.add_argument(
+        "--links", choices=("inside", "follow"), default="inside", help="follow: read linked folders too"
+    )
     return parser
 
 
@@ -65,8 +75,9 @@ def run(options: argparse.Namespace) -> Iterator[str]:
         ConfigError: The folder's labels are not understood or too few, or the name is in use.
     """
     named = Named(options.path, options.labels, options.split)
-    block = recognise(options.folder, options.exhaustive, named)
-    folder = (options.folder.parent if options.folder.is_file() else options.folder).resolve()
+    declared = Declared(options.separator, options.zero, options.minus_one, options.empty, options.links)
+    block = recognise(options.folder, options.exhaustive, named, declared)
+    folder = find_folder(options.folder).resolve()
     name = options.name or re.sub("[^a-z0-9]+", "_", folder.name.lower()).strip("_")
     profile = Path("profiles") / f"{name}.yaml"
     if profile.exists():
@@ -120,6 +131,7 @@ def describe(block: dict[str, Any], data: Dataset) -> Iterator[str]:
     for what in ("columns", "keys"):
         if ignored := report.get(f"{what}_not_read"):
             yield f"{what} not read: {preview(ignored)}"
+    yield from report.get("paths_read_as", ())
     support, labels = table.truth.sum(axis=0), table.truth.sum(axis=1)
     classes = preview([f"{label} ({count})" for label, count in zip(table.classes, support, strict=True)])
     yield f"{pluralize(len(labels), 'image')}; {pluralize(len(support), 'class', 'classes')}: {classes}"
@@ -144,16 +156,24 @@ def describe(block: dict[str, Any], data: Dataset) -> Iterator[str]:
 
 def _describe_file(block: dict[str, Any]) -> str:
     """Return which columns or keys of the file of labels hold what."""
+    content = block.get("content", {})
     said = {"file": block["file"], "delimiter": block.get("delimiter")}
-    said["path"] = block.get("path_column") or block.get("path_key")
-    labels = block.get("labels", {"column": block.get("labels_key")})
-    if labels.get("kind") == "columns":
+    said["path"] = block.get("path_column") or content.get("path_key")
+    labels = block.get("labels", {"column": content.get("labels_key"), "separator": content.get("separator")})
+    kind = labels.get("kind") or content.get("kind")
+    if kind == "columns":
         meanings = (f"{mark} {labels[key]}" for mark, key in (("0", "zero"), ("-1", "minus_one"), ("empty", "empty")))
         said["labels"] = f"a column for each class (1 present, {', '.join(meanings)})"
+    elif kind in ("map", "coco"):
+        said["labels"] = "of each path" if kind == "map" else "categories of COCO's annotations"
     else:
-        said["labels"] = labels["column"] + (f" (separator {labels['separator']})" if "separator" in labels else "")
-    said["absent"] = block.get("absent_key")
-    said["split"] = block.get("split_column") or block.get("split_key") or "none"
+        said["labels"] = labels["column"] + (f" (separator {labels['separator']})" if labels.get("separator") else "")
+        said["labels"] += " (lists)" if kind == "lists" else ""
+        said["labels"] += " (one label a row, rows of an image joined)" if kind == "rows" else ""
+        said["applies"] = labels.get("present")
+    said["absent"] = content.get("absent_key")
+    said["split"] = block.get("split_column") or content.get("split_key") or "none"
+    said["split"] = "by folder" if "*" in block["file"] else said["split"]
     return ", ".join(f"{key}: {value}" for key, value in said.items() if value)
 
 
@@ -167,7 +187,7 @@ def find_warnings(block: dict[str, Any], data: Dataset) -> list[str]:
     table, report = data.table, data.report
     warnings = list(report["warnings"])
     for name in (*report.get("columns_not_read", ()), *report.get("keys_not_read", ())):
-        if name.lower() in SPLIT and not (block.get("split_column") or block.get("split_key")):
+        if name.lower() in SPLIT and not (block.get("split_column") or block.get("content", {}).get("split_key")):
             warnings.append(f"{name} is not read: a split is written as train, val or test")
     for split in SPLITS:
         counts = table.truth[table.rows(split)].sum(axis=0)

@@ -21,10 +21,10 @@ from pipeline.config import profiles
 from pipeline.config.params import Params, read_params
 from pipeline.core.errors import ConfigError, SourceError
 from pipeline.core.faults import FaultyData, pluralize, preview, to_printable
-from pipeline.data import published
+from pipeline.data import disk, published
 from pipeline.data.images import ImageError, decode_noting
 from pipeline.data.packing import ODD, oddities
-from pipeline.data.raw import Pictures, find_root, list_pictures, warn_partial_labels
+from pipeline.data.raw import Pictures, find_root, warn_partial_labels
 from pipeline.labels.table import SPLITS, Dataset, Table
 from pipeline.sources import base
 
@@ -71,15 +71,16 @@ def inspect(root: Path, dataset: str, raw: str | None = None, *, progress: bool 
     report |= {"read": {}, "images": 0, "classes": 0, "notes": {}, "equal_pictures": [], "in_no_row": []}
     report |= {"statistics": [], "papers": [], "protocol": [], "not_checked": ""}
     on_disk: dict[str, Path] = {}
+    max_pixels = getattr(settings, "max_pixels", 0)  # a source that draws its pictures has none to decode
     try:
         if isinstance(settings, Pictures):
             folder = find_root(settings, root)
-            on_disk = {picture: folder / picture for picture in list_pictures(folder)}
+            on_disk = {picture: folder / picture for picture in disk.scan(folder, settings.links).pictures}
         data = read_lists(source, settings, root)
     except SourceError as error:
         lines = error.lines if isinstance(error, FaultyData) else str(error).splitlines()
         names, paths = [to_printable(picture) for picture in on_disk], list(on_disk.values())
-        looks = look(names, lambda row: paths[row], progress)
+        looks = look(names, lambda row: paths[row], max_pixels, progress)
         report["faults"] += [
             *map(to_printable, lines),
             *(str(found) for found in looks if isinstance(found, ImageError)),
@@ -87,7 +88,7 @@ def inspect(root: Path, dataset: str, raw: str | None = None, *, progress: bool 
         report["not_checked"] = "counts and equal pictures were not checked, since the lists cannot be read"
         return report
 
-    looks = list(look(data.table.paths, data.image, progress))
+    looks = list(look(data.table.paths, data.image, max_pixels, progress))
     report["faults"] += [str(found) for found in looks if isinstance(found, ImageError)]
     report |= {"images": len(looks), "classes": len(data.table.classes)}
     usable = {row: found for row, found in enumerate(looks) if isinstance(found, Look)}
@@ -176,13 +177,14 @@ def read_lists(source: ModuleType, settings: Any, root: Path) -> Dataset:
 
 
 def look(
-    names: Sequence[str], picture: Callable[[int], np.ndarray | Path], progress: bool
+    names: Sequence[str], picture: Callable[[int], np.ndarray | Path], max_pixels: int, progress: bool
 ) -> Iterator[Look | ImageError]:
     """Decode pictures in a few threads.
 
     Args:
         names: Their names, for messages.
         picture: Returns the file or the pixels of a row.
+        max_pixels: Width times height above which a picture cannot be used.
         progress: Whether to show a bar where standard error is a terminal.
 
     Yields:
@@ -194,10 +196,10 @@ def look(
         notes: list[str] = []
         if not isinstance(pixels, np.ndarray):
             try:
-                pixels, notes = decode_noting(pixels, names[row])
+                pixels, notes = decode_noting(pixels, max_pixels, names[row])
             except ImageError as error:
                 return error
-        notes += oddities(*pixels.shape[:2])
+        notes += oddities(pixels)
         digest = hashlib.blake2b(str(pixels.shape).encode(), digest_size=16)
         digest.update(pixels.tobytes())
         return Look(notes, digest.digest())

@@ -99,9 +99,9 @@ def read_raw(
     folder, key = root / "data" / "prepare" / dataset, f"prepare.{dataset}"
     reruns = last.has_other_params(f"prepare@{dataset}", key, params.prepare.get(dataset))
     try:
-        now = source.fingerprint(settings, root)
         recorded = None if reruns else _recorded(folder / "report.json", "raw_sha256")
-        if recorded == now and (folder / "table.h5").is_file():
+        now = None if recorded is None else source.fingerprint(settings, root)  # reads what moved since
+        if now is not None and recorded == now and (folder / "table.h5").is_file():
             table, objects = read_table(folder / "table.h5"), read_objects(folder / "table.h5")
         else:
             data = source.read(settings, root)

@@ -104,14 +104,14 @@ def backbone(params: Params, dataset: str, root: Path) -> list[str]:
     return []
 
 
-def changed(what: str, stage: str, recorded: str | None, now: str) -> list[str]:
+def changed(what: str, stage: str, recorded: str | None, now: str | None) -> list[str]:
     """Return a problem where an input that DVC does not track is no longer what a stage read.
 
     Args:
         what: Key and name of the input.
         stage: Name of the DVC stage, as in ``prepare@digits``.
         recorded: Hash that the stage's report holds; None without a report.
-        now: Hash of the input at hand.
+        now: Hash of the input at hand; it may be None where the report is.
     """
     if recorded in (None, now):
         return []

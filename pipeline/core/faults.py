@@ -11,6 +11,11 @@ from pipeline.core.errors import SourceError
 
 SHOWN = 20  # of many offenders, this many are named
 
+# Letters of other scripts, and signs, that most fonts draw as the Latin ones below them; Unicode's own list
+# (UTS 39) also takes plain Latin letters and digits for each other, which names of types and letters cannot bear.
+_OTHERS = "АВЕКМНОРСТУХЅІЈԌаеорсухѕіјһԁԛԝΑΒΕΖΗΙΚΜΝΟΡΤΥΧονɑɡıօ‐‒–—−‘’ʼ“”"  # noqa: RUF001
+_LATIN = str.maketrans(_OTHERS, "ABEKMHOPCTYXSIJGaeopcyxsijhdqwABEZHIKMNOPTYXovagio-----'''\"\"")
+
 
 def preview(names: Sequence[str]) -> str:
     """Return the first `SHOWN` names for a message, printable, and how many more there are."""
@@ -107,15 +112,62 @@ def is_class_name(name: str) -> bool:
     return bool(name) and name == normalize_class_name(name) and not odd
 
 
+def find_look_alikes(names: Iterable[str], *, case: bool = True) -> list[tuple[str, str]]:
+    """Return pairs of names that a reader takes for one: alike but for invisible letters, kinds of blank, or script.
+
+    Plain Latin names are never taken for each other but for their case, so `1`, `l` and `I` stay three.
+
+    Args:
+        names: Names of classes.
+        case: Whether names that differ in case alone count too; those of one letter never do, as letters.
+
+    Returns:
+        Of each group the first name with each other one, in order of appearance.
+    """
+    first: dict[str, str] = {}
+    pairs = []
+    for name in dict.fromkeys(names):
+        form = unicodedata.normalize("NFKC", name).translate(_LATIN)
+        form = " ".join("".join(letter for letter in form if not _is_invisible(letter)).split())
+        key = form.casefold() if case and len(form) > 1 else form
+        if (other := first.setdefault(key, name)) != name:
+            pairs.append((other, name))
+    return pairs
+
+
+def describe_look_alikes(pair: tuple[str, str]) -> str:
+    """Return two names for a message, with what is not plain Latin in them spelled out."""
+    one, other = (repr(name) if name.isascii() else f"{to_printable(name)!r} ({ascii(name)})" for name in pair)
+    return f"{one} and {other}"
+
+
+def _is_invisible(letter: str) -> bool:
+    """Return whether a letter leaves no trace: joiners, soft hyphens, marks of direction, selectors, fillers."""
+    return (
+        unicodedata.category(letter) == "Cf"
+        or letter in "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
+        or ("\ufe00" <= letter <= "\ufe0f")
+    )
+
+
 def find_duplicates(values: Iterable[Any]) -> list[str]:
     """Return what is there more than once, each once, in the order of its first appearance."""
     return [str(value) for value, count in Counter(values).items() if count > 1]
 
 
-def check_class_names(names: Sequence[str], faults: Faults, file: str) -> None:
-    """Add to the faults of a file the names that cannot be those of classes, or are there twice."""
+def check_class_names(names: Sequence[str], faults: Faults, file: str, *, case: bool = True) -> None:
+    """Add to the faults of a file the names that cannot be those of classes, are there twice, or look alike.
+
+    Args:
+        names: Names of classes.
+        faults: Get them.
+        file: How messages call what holds the names.
+        case: As in `find_look_alikes`.
+    """
     for name in names:
         if not is_class_name(name):
             faults.add("invalid class names (empty, padded or with control characters)", repr(name), file)
     for name in find_duplicates(names):
         faults.add("duplicate class names", name, file)
+    for pair in find_look_alikes(names, case=case):
+        faults.add("class names look alike (write one of them)", describe_look_alikes(pair), file)

@@ -1,5 +1,6 @@
 """Text of data files: lists and delimited tables line by line, and the one form of paths."""
 
+import codecs
 import csv
 import io
 import re
@@ -9,6 +10,9 @@ from pathlib import Path
 
 from pipeline.core.errors import SourceError
 
+BOMS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"}  # longest first: UTF-32's begins as UTF-16's does
+BOMS |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+"""Byte order marks -> encoding; a text without one is UTF-8."""
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
@@ -37,24 +41,40 @@ def relative_path(text: str) -> str:
     return "/".join(parts)
 
 
+def check_regular(path: Path) -> None:
+    """Refuse what is there and is no file with an end: a folder, a pipe or a device, which could be read for ever.
+
+    Args:
+        path: The file.
+
+    Raises:
+        SourceError: as said; or nothing is there.
+    """
+    if not path.exists():
+        raise SourceError(f"{path.name} is missing in {path.parent}")
+    if not path.is_file():
+        raise SourceError(f"{path.name}: cannot be read in {path.parent} (no regular file)")
+
+
 def read_text(path: Path) -> str:
     r"""Read a text file; a byte order mark is dropped, line ends become \n.
 
     Args:
-        path: The file.
+        path: The file, in UTF-8, or in UTF-16 or UTF-32 with a byte order mark, as spreadsheets write them.
 
     Returns:
         Its text, in whatever unicode form it is.
 
     Raises:
-        SourceError: the file is missing or not UTF-8 text.
+        SourceError: the file is missing, no regular file or not such text.
     """
+    check_regular(path)
     try:
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError as error:
-        raise SourceError(f"{path.name} is missing in {path.parent}") from error
+        data = path.read_bytes()
+        encoding = next((name for mark, name in BOMS.items() if data.startswith(mark)), "utf-8-sig")
+        return data.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise SourceError(f"{path.name}: cannot be read as UTF-8 text ({error})") from error
+        raise SourceError(f"{path.name}: cannot be read as UTF-8 text ({error}); save it as UTF-8") from error
 
 
 def read_fields(path: Path) -> Iterator[tuple[str, list[str]]]:
@@ -74,8 +94,14 @@ def read_fields(path: Path) -> Iterator[tuple[str, list[str]]]:
             yield f"{path.name}:{place}", found
 
 
+def split_mark(text: str) -> tuple[str, str]:
+    """Return the delimiter that a table's first line names, as `sep=;` of spreadsheets does, else "", and the rest."""
+    match = re.match(r'\s*"?sep=(.)"?[ \t]*(?=\n|$)', text, re.IGNORECASE)
+    return (match[1], text[match.end() :]) if match else ("", text)
+
+
 def read_rows(file: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Read a table row by row; blank rows, and blanks around fields, do not count.
+    """Read a table row by row; blank rows, blanks around fields, and a first line `sep=;`, do not count.
 
     Args:
         file: The file.
@@ -85,9 +111,14 @@ def read_rows(file: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
         Number of the row's first line, and its fields.
 
     Raises:
-        SourceError: the file is missing, not UTF-8 text, or its quotes do not pair.
+        SourceError: the file is missing, not text, its quotes do not pair, or `sep=` names another delimiter.
     """
-    text = "\n".join(line.rstrip(" ") for line in read_text(file).split("\n"))  # else a quote could not close
+    named, text = split_mark(read_text(file))
+    if named not in ("", delimiter):
+        raise SourceError(
+            f"{file.name}: its first line says sep={named}, and the settings say {delimiter!r}: delimiter"
+        )
+    text = "\n".join(line.rstrip(" ") for line in text.split("\n"))  # else a quote could not close
     reader = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True, strict=True)
     while True:
         line = reader.line_num + 1  # of the row's first line; quoted fields may hold several

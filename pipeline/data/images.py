@@ -11,7 +11,9 @@ complaint: one whose last corner is plain grey, as decoders fill what is missing
 """
 
 import io
+import os
 import re
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,9 +24,13 @@ from PIL import ExifTags, Image, UnidentifiedImageError
 from pipeline.core import hdf5
 from pipeline.core.errors import FileError, SourceError
 
+Image.MAX_IMAGE_PIXELS = None  # the limit is a setting, held to right after the header is read, before a pixel is
+
 FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF")  # by content; JPEG includes MPO, several in one file
 BACKGROUND = (255, 255, 255)  # under transparent pixels: cut-outs and drawings are mostly made to lie on a white page
 
+_PNG = b"\x89PNG\r\n\x1a\n"
+_TEXTS = (b"tEXt", b"zTXt", b"iTXt", b"iCCP")  # chunks of a PNG whose length Pillow limits
 _SRGB = re.compile(b"sRGB|\0s\0R\0G\0B")  # in a profile's name, of version 2 or 4
 _KEY_STEPS = {"L;2": 85, "L;4": 17}  # Pillow stretches grey of few bits to 8, but not the value that is transparent
 _PHOTOMETRIC = 262  # TIFF tag; 0: white is zero, which Pillow heeds up to 8 bits
@@ -44,29 +50,32 @@ class ImageError(SourceError):
     """A picture cannot be used; the message names it and says why."""
 
 
-def decode(source: Path | str | bytes, name: str | None = None) -> np.ndarray:
+def decode(source: Path | str | bytes, max_pixels: int, name: str | None = None) -> np.ndarray:
     """Decode one image file.
 
     Args:
         source: A file, or the bytes of one.
+        max_pixels: Width times height above which it is not decoded.
         name: Its name in messages; by default the path.
 
     Returns:
-        (h, w, 3) uint8 RGB: first frame, turned upright by its orientation tag, transparency laid on white, 16-bit
+        (h, w, 3) uint8 RGB: first frame, turned upright by its orientation tag, transparency laid on white (but where
+        nothing at all is visible, which is no transparency but a channel that nobody filled), 16-bit
         grey divided by 257 (12-bit by 4095 / 255), float grey in [0, 1] times 255; all rounded to the nearest.
 
     Raises:
         ImageError: The file is unreadable, empty, of a format that is not allowed, damaged, truncated, larger than
-            Pillow's `MAX_IMAGE_PIXELS`, or its values have no known range.
+            `max_pixels`, or its values have no known range.
     """  # noqa: DOC502  raised by `decode_noting`
-    return decode_noting(source, name)[0]
+    return decode_noting(source, max_pixels, name)[0]
 
 
-def decode_noting(source: Path | str | bytes, name: str | None = None) -> tuple[np.ndarray, list[str]]:
+def decode_noting(source: Path | str | bytes, max_pixels: int, name: str | None = None) -> tuple[np.ndarray, list[str]]:
     """Decode one image file and note what was done to it.
 
     Args:
         source: As in `decode`.
+        max_pixels: As in `decode`.
         name: As in `decode`.
 
     Returns:
@@ -81,8 +90,7 @@ def decode_noting(source: Path | str | bytes, name: str | None = None) -> tuple[
     if not data:
         raise ImageError(f"{name}: empty file")
     try:
-        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-            return _decode_opened(image)
+        return _decode_bytes(data, max_pixels)
     except UnidentifiedImageError as error:
         content = "a web page or XML" if data.lstrip()[:1] == b"<" else "no picture"
         other = f"a format other than {', '.join(FORMATS)}, or of a kind of these that is not read"
@@ -175,21 +183,52 @@ def _read_bytes(path: Path, name: str) -> bytes:
     Raises:
         ImageError: It cannot be read.
     """
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device could be read for ever
+        raise ImageError(f"{name}: cannot be read (no regular file)")
     try:
         return path.read_bytes()
     except OSError as error:
         raise ImageError(f"{name}: cannot be read ({error.strerror or error})") from error
 
 
-def _decode_opened(image: Image.Image) -> tuple[np.ndarray, list[str]]:
+def _decode_bytes(data: bytes, max_pixels: int) -> tuple[np.ndarray, list[str]]:
+    """Return pixels and notes of the bytes of a picture.
+
+    Raises:
+        ValueError: Pillow cannot read them.
+    """
+    try:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            return _decode_opened(image, max_pixels)
+    except ValueError as error:  # a text of more than 1 MB, or 64 MB of text, for which Pillow refuses sound pixels
+        if not data.startswith(_PNG) or not re.search("MAX_TEXT|text chunks", str(error)):
+            raise
+    with Image.open(io.BytesIO(_without_texts(data)), formats=FORMATS) as image:
+        pixels, notes = _decode_opened(image, max_pixels)
+    return pixels, ["long text or colour profile passed over", *notes]
+
+
+def _without_texts(data: bytes) -> bytes:
+    """Return a PNG without its texts and colour profile."""
+    kept, at = [_PNG], len(_PNG)
+    while at + 12 <= len(data):
+        length, kind = struct.unpack_from(">I4s", data, at)
+        if kind not in _TEXTS:
+            kept.append(data[at : at + 12 + length])
+        at += 12 + length
+    return b"".join(kept) + data[at:]
+
+
+def _decode_opened(image: Image.Image, max_pixels: int) -> tuple[np.ndarray, list[str]]:
     """Return pixels and notes of a picture that is opened and not loaded.
 
     Raises:
         ImageError: It is too large, or the range of its values is not known; the message is the bare reason.
     """
-    limit = Image.MAX_IMAGE_PIXELS
-    if limit is not None and image.width * image.height > limit:  # Pillow only warns below twice the limit
-        raise ImageError(f"{image.width} x {image.height} pixels, more than the limit of {limit}")
+    if image.width * image.height > max_pixels:
+        raise ImageError(
+            f"{image.width} x {image.height} pixels, more than the limit of {max_pixels} (prepare: max_pixels)"
+        )
     raw_mode = _raw_mode(image)
     image.load()
     notes = ["several frames, first used"] if getattr(image, "is_animated", False) else []
@@ -246,9 +285,13 @@ def _to_rgb(image: Image.Image, raw_mode: str, notes: list[str]) -> Image.Image:
     if raw_mode in _KEY_STEPS and isinstance(key, int):
         image.info["transparency"] = key * _KEY_STEPS[raw_mode]
     if image.has_transparency_data:
+        picture = image.convert("RGBA")
+        if picture.getchannel("A").getextrema() == (0, 0):  # as BMP and TIFF hold a fourth channel that nobody filled
+            notes.append("transparent throughout, ignored")
+            return picture.convert("RGB")
         notes.append("transparency laid on white")
         page = Image.new("RGBA", image.size, (*BACKGROUND, 255))
-        page.alpha_composite(image.convert("RGBA"))
+        page.alpha_composite(picture)
         return page.convert("RGB")
     if image.mode in ("1", "L"):
         notes.append("greyscale")
@@ -276,7 +319,7 @@ def _scale_grey(image: Image.Image, raw_mode: str, key: object, notes: list[str]
     scaled = np.round(values.astype(np.float32) * np.float32(255 / most)).astype(np.uint8)
     if getattr(image, "tag_v2", {}).get(_PHOTOMETRIC) == 0:
         scaled = 255 - scaled
-    if isinstance(key, int):
+    if isinstance(key, int) and (values != key).any():
         notes.append("transparency laid on white")
         scaled[values == key] = 255
     return scaled

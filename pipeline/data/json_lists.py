@@ -6,6 +6,7 @@ nested without end are refused, where ijson keeps a path of each level (measured
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, TextIO
 
@@ -23,10 +24,14 @@ def read_entries(stream: TextIO, chunk: int = 1 << 22) -> Iterator[tuple[str, An
         The key of a list, and one of its entries.
 
     Raises:
-        ValueError: it is no JSON, or no object; the message says at which character.
+        ValueError: it is no JSON, or no object, or an object has a key twice; the message says at which character.
     """
     reader = _Reader(stream, chunk)
+    seen: set[str] = set()
     for key in _members(reader):
+        if key in seen:  # most readers would take the last and forget the first
+            raise ValueError(f"key {key!r} is there twice")
+        seen.add(key)
         if reader.peek() == "[":
             for _ in reader.items("[", "]"):
                 yield key, reader.value()
@@ -43,6 +48,22 @@ def _members(reader: "_Reader") -> Iterator[str]:
         yield key
 
 
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object.
+
+    Raises:
+        _Twice: it has a key twice, of which most readers would take the last.
+    """
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        raise _Twice(next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1))
+    return result
+
+
+class _Twice(Exception):
+    """An object has this key twice."""
+
+
 class _Reader:
     """Reads marks and values of a JSON text piece by piece.
 
@@ -53,7 +74,7 @@ class _Reader:
 
     def __init__(self, stream: TextIO, chunk: int):
         self._stream, self._chunk = stream, chunk
-        self._decode = json.JSONDecoder().raw_decode
+        self._decode = json.JSONDecoder(object_pairs_hook=_once).raw_decode
         self._text, self._at = "", 0  # what is at hand, and how far it is read
         self._before = 0  # characters that went before it
         self._ended = False
@@ -101,6 +122,9 @@ class _Reader:
             except json.JSONDecodeError as error:
                 if self._ended or error.pos < len(self._text) - LONGEST:  # else its end may not be at hand
                     raise ValueError(f"{error.msg} at character {self._before + error.pos}") from error
+            except _Twice as error:
+                where = f"at character {self._before + self._at}"
+                raise ValueError(f"the object {where} has the key {error.args[0]!r} twice") from error
             except RecursionError as error:
                 where = self._before + self._at
                 raise ValueError(f"lists in lists too deep to be read, at character {where}") from error

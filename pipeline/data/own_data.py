@@ -7,11 +7,9 @@ Differs: a class's shares are whole numbers, at least 1 in every split for a cla
 lacks the class whole is served first; the authors' shares are fractions, which leave rare classes out of small splits.
 """
 
-import re
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -21,19 +19,26 @@ from pydantic import Field, model_validator
 
 from pipeline.core import seeds
 from pipeline.core.errors import SourceError
-from pipeline.core.faults import Faults, check_class_names, is_class_name, normalize_class_name, preview, summarize
+from pipeline.core.faults import (
+    Faults,
+    check_class_names,
+    describe_look_alikes,
+    find_look_alikes,
+    is_class_name,
+    normalize_class_name,
+    preview,
+    summarize,
+)
 from pipeline.core.text import relative_path
 from pipeline.data import raw
+from pipeline.data.disk import Found
+from pipeline.data.names import doubt_classes, looks_like_list
+from pipeline.data.paths import place_paths
 from pipeline.data.raw import Files, Pictures
 from pipeline.labels.table import SPLITS, Dataset, Table
 
 WORDS = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "dev": 1, "test": 2, "testing": 2}
 """What people call the splits, compared without case."""
-NO_CLASS = {"label", "labels", "target", "targets", "tag", "tags", "annotation", "annotations", "image", "images"}
-NO_CLASS |= {"class", "classes", "category", "categories"}
-"""What people call columns and folders rather than classes, compared without case."""
-SEPARATORS = (";", "|", ",")
-"""Marks that people put between names."""
 MEANT = 0.05  # a drawn split may differ so much from its share by the counts of few images
 SPREAD = 3  # rows of a class from which on every split gets one
 
@@ -77,21 +82,6 @@ class Row:
     split: int | None
 
 
-def separates(mark: str, values: Iterable[str]) -> bool:
-    """Tell whether a mark stands between names, not within one.
-
-    Args:
-        mark: The mark.
-        values: Texts of names.
-
-    Returns:
-        Whether some part of a text that the mark parts is in a text with other parts too.
-    """
-    split = {frozenset(part.strip() for part in value.split(mark)) for value in values}
-    seen = Counter(part for parts in split for part in parts)
-    return any(seen[part] > 1 for parts in split if len(parts) > 1 for part in parts)
-
-
 @dataclass(frozen=True)
 class Content:
     """What a source read of images of one's own.
@@ -99,7 +89,7 @@ class Content:
     Args:
         rows: Its rows in any order; one may be there twice if it says the same.
         classes: Names of the classes in column order, in their one form; None: those of the rows, sorted.
-        pictures: Picture files in the folder, as `raw.list_pictures` gives them.
+        found: What lies in the folder.
         closed: Whether a class that a row names neither present nor absent is absent there; else it is unknown.
         exhaustive: As `Table.exhaustive`.
         report: What the source adds to the report.
@@ -108,7 +98,7 @@ class Content:
 
     rows: Sequence[Row]
     classes: tuple[str, ...] | None
-    pictures: Sequence[str]
+    found: Found
     closed: bool
     exhaustive: bool
     report: dict[str, Any]
@@ -116,10 +106,33 @@ class Content:
 
 
 def locate(settings: OwnData, root: Path, file: str | None) -> Files:
-    """Return where the pictures are, and the file of labels, named by its path from their folder, if any."""
+    """Return where the pictures are, and the files of labels, named by their paths from their folder, if any.
+
+    Args:
+        settings: The settings.
+        root: Project root.
+        file: Path of the file; or a pattern, as `*/_classes.csv`, of one file for each split.
+
+    Raises:
+        SourceError: there is no such folder, or no file fits the pattern.
+    """
     folder = raw.find_root(settings, root)
-    lists = {} if file is None else {Path(file).name: folder / file}
-    return Files(folder, lists, {".": folder}, Faults(*lists or [folder.name]))
+    if file is None or "*" not in file:
+        lists = {} if file is None else {Path(file).name: folder / file}
+    else:
+        lists = {path.relative_to(folder).as_posix(): path for path in sorted(folder.glob(file))}
+        if not lists:
+            raise SourceError(f"prepare: file: no {file} in {folder}")
+    return Files(folder, lists, {".": folder}, Faults(next(iter(lists)) if len(lists) == 1 else folder.name))
+
+
+def place_row(row: Row, file: str) -> Row:
+    """Return a row of a file that a pattern found: its path counts from the file's folder, whose name is its split."""
+    folder = file.rpartition("/")[0]
+    split = WORDS.get(folder.partition("/")[0].lower())
+    return replace(
+        row, path=f"{folder}/{row.path}" if folder else row.path, split=row.split if split is None else split
+    )
 
 
 def wanted_classes(settings: OwnData) -> tuple[str, ...] | None:
@@ -128,7 +141,7 @@ def wanted_classes(settings: OwnData) -> tuple[str, ...] | None:
         return None
     names = tuple(normalize_class_name(text) for text in settings.classes)
     faults = Faults("prepare: classes")
-    check_class_names(names, faults, faults.file)
+    check_class_names(names, faults, faults.file, case=False)
     faults.raise_if_any()
     return names
 
@@ -152,11 +165,13 @@ def build(files: Files, content: Content, settings: OwnData) -> Dataset:
     if not content.rows:
         faults.raise_if_any()
         raise SourceError(f"{faults.file}: no image in it")
-    _check_labels(content.rows, classes, faults)
+    _check_labels(content.rows, classes, settings.classes is not None, faults)
     if classes is None:
         classes = tuple(sorted({label for row in content.rows for label in (*row.present, *row.absent)}))
-    kept, repeated = _unique(content.rows, faults)
-    on_disk = _match(kept, content.pictures, settings, faults)
+    place = place_paths(dict.fromkeys(row.path for row in content.rows), files.folder, content.found.pictures)
+    rows = [replace(row, path=place.paths.get(row.path, row.path)) for row in content.rows]
+    kept, repeated = _unique(rows if place.paths else content.rows, faults)
+    on_disk = _match(kept, content.found.pictures, settings, faults)
     faults.raise_if_any()
     if not classes:
         raise SourceError(f"{faults.file}: no class in it")
@@ -167,32 +182,39 @@ def build(files: Files, content: Content, settings: OwnData) -> Dataset:
     truth, scored = _cells(entries, classes, content.closed)
     split, how = _split(truth, entries, settings)
     smaller = _doubt_split(split[[not row.split for row in entries]], how["drawn"], truth.sum(axis=0))
-    place = np.argsort(split == 2, kind="stable")  # (N,) test after the others, each by path
+    order = np.argsort(split == 2, kind="stable")  # (N,) test after the others, each by path
     table = Table(
         classes=classes,
-        paths=tuple(names[row] for row in place),
-        truth=truth[place],
-        scored=scored[place],
-        split=split[place],
-        official=(split[place] == 2).astype(np.uint8),
+        paths=tuple(names[row] for row in order),
+        truth=truth[order],
+        scored=scored[order],
+        split=split[order],
+        official=(split[order] == 2).astype(np.uint8),
         exhaustive=content.exhaustive,
     )
-    positives, known = int(table.truth.sum()), int(table.scored.sum())
-    warnings = _doubt_classes(classes, named=settings.classes is not None) + _doubt_cells(table) + smaller
-    report = {
+    warnings = doubt_classes(classes, named=settings.classes is not None) + _doubt_cells(table) + smaller
+    report = _describe(table) | {
         "folder": files.folder.name,
-        "images": len(names),
         "repeated_rows": repeated,
-        "without_positive": summarize([table.paths[row] for row in np.flatnonzero(~table.truth.any(axis=1))]),
-        "exhaustive": content.exhaustive,
-        "cells": {"present": positives, "absent": known - positives, "unknown": table.truth.size - known},
         "split": how,
+        "paths_read_as": place.told,
         "found_without_case": sum(name != path for name, (path, _) in zip(names, found, strict=True)),
-        "pictures_in_no_row": summarize(sorted(set(content.pictures).difference(pictures))),
-        "warnings": [*warnings, *raw.warn_unread(files.folder), *content.warnings],
+        "pictures_in_no_row": summarize(sorted(set(content.found.pictures).difference(pictures))),
+        "warnings": [*warnings, *content.found.warnings(), *content.warnings],
     }
-    chosen = [pictures[row] for row in place]
+    chosen = [pictures[row] for row in order]
     return Dataset(table, lambda row: files.folder / chosen[row], report | content.report)
+
+
+def _describe(table: Table) -> dict[str, Any]:
+    """Return what a report says of a table."""
+    positives, known = int(table.truth.sum()), int(table.scored.sum())
+    return {
+        "images": len(table.paths),
+        "without_positive": summarize([table.paths[row] for row in np.flatnonzero(~table.truth.any(axis=1))]),
+        "exhaustive": table.exhaustive,
+        "cells": {"present": positives, "absent": known - positives, "unknown": table.truth.size - known},
+    }
 
 
 def stratify(truth: np.ndarray, val_fraction: float, test_fraction: float, seed: int) -> np.ndarray:
@@ -252,28 +274,6 @@ def _quota(count: int, shares: tuple[float, float]) -> list[int]:
     return [count - val - test, val, test]
 
 
-def _doubt_classes(classes: tuple[str, ...], named: bool) -> list[str]:
-    """Return warnings about the names of classes; those that settings name are doubted least."""
-    cased: dict[str, list[str]] = {}
-    for label in classes:
-        cased.setdefault(label.casefold(), []).append(label)
-    alike = [label for labels in cased.values() if len(labels) > 1 for label in labels]
-    warnings = []
-    if alike:
-        warnings.append(f"classes differ only in case: {preview(alike)} - one class? write one of them")
-    if named:
-        return warnings
-    if numbers := [label for label in classes if re.fullmatch(r"[+-]?\d+(\.\d*)?", label)]:
-        warnings.append(f"classes are called {preview(numbers)}: if these numbers stand for names, write the names")
-    if odd := [label for label in classes if label.lower() in NO_CLASS]:
-        warnings.append(f"classes are called {preview(odd)}: if that is no class, list the classes (prepare: classes)")
-    for mark in SEPARATORS:
-        if separates(mark, classes):
-            joined = preview([repr(label) for label in classes if mark in label])
-            warnings.append(f"each of these is one class, but {mark!r} seems to stand between names: {joined}")
-    return warnings
-
-
 def _doubt_split(dealt: np.ndarray, drawn: dict[str, float], counts: np.ndarray) -> list[str]:
     """Return warnings of drawn splits that are far smaller than asked, since rare classes go to train first."""
     rare = int(((counts > 0) & (counts < SPREAD)).sum())
@@ -327,22 +327,31 @@ def _match(kept: dict[str, Row], pictures: Sequence[str], settings: OwnData, fau
     return files
 
 
-def _check_labels(rows: Sequence[Row], classes: tuple[str, ...] | None, faults: Faults) -> None:
-    """Note labels that cannot name a class, that are unknown, and that are both present and absent."""
+def _check_labels(rows: Sequence[Row], classes: tuple[str, ...] | None, named: bool, faults: Faults) -> None:
+    """Note labels that cannot name a class, are lists, are unknown, look alike, or are both present and absent."""
     known = None if classes is None else set(classes)
+    first: dict[str, str] = {}
     good: set[str] = set()
     for row in rows:
         for label in (*row.present, *row.absent):
+            first.setdefault(label, row.where)
             if label in good:
                 continue
             if not is_class_name(label):
                 faults.add("invalid class names", f"{row.where} {label!r}")
             elif known is not None and label not in known:
                 faults.add("labels are not in classes", f"{row.where} {label!r}")
+            elif looks_like_list(label):
+                how = "in a csv: labels: {kind: lists}; in JSON a list without quotes around it"
+                faults.add(f"class names are lists written as text ({how})", f"{row.where} {label!r}")
             else:
                 good.add(label)
         if row.present and row.absent and (both := set(row.present).intersection(row.absent)):
             faults.add("images have labels both present and absent", f"{row.where} {', '.join(sorted(both))}")
+    how = "write one of them everywhere; if they differ in case alone and are two classes, list them: prepare: classes"
+    for pair in find_look_alikes(first, case=not named):
+        where = " and ".join(first[name] for name in pair)
+        faults.add(f"class names look alike ({how})", f"{describe_look_alikes(pair)} ({where})")
 
 
 def _unique(rows: Sequence[Row], faults: Faults) -> tuple[dict[str, Row], int]:

@@ -25,7 +25,7 @@ from pipeline.core import hdf5
 from pipeline.core.errors import ConfigError, SourceError
 from pipeline.core.files import sha256
 from pipeline.core.resume import Checkpoint
-from pipeline.data import images
+from pipeline.data import disk, images
 from pipeline.data.images import ImageError, decode_noting, resize
 from pipeline.labels.table import Dataset
 
@@ -36,6 +36,7 @@ EXTREME = 8
 ODD = {
     "tiny": f"with a side below {TINY} pixels, as placeholders have",
     "extreme shape": f"of one side more than {EXTREME} times the other, packed as a square all the same",
+    "one colour": "of one colour throughout",
     "ends in plain grey": "ending in plain grey, as files do that were cut short",
 }
 """Notes that a person must see -> such pictures in words."""
@@ -43,6 +44,19 @@ ODD = {
 
 class NothingUsable(ImageError):
     """None of a dataset's pictures can be used."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Which pictures cannot be used, and what they do.
+
+    Args:
+        bad_images: `stop` the run, all of them listed, or `drop` out.
+        max_pixels: Width times height above which a picture cannot be used.
+    """
+
+    bad_images: Literal["stop", "drop"]
+    max_pixels: int
 
 
 @dataclass(frozen=True)
@@ -161,26 +175,20 @@ def stamp(dataset: Dataset, raw: str) -> list[Any]:
     return [sha256(__file__), sha256(images.__file__), PIL.__version__, raw if drawn else None]
 
 
-def oddities(height: int, width: int) -> list[str]:
-    """Return what is odd about the size of a picture, in pixels: keys of `ODD`."""
-    short, long = sorted((height, width))
-    return (["tiny"] if short < TINY else []) + (["extreme shape"] if long > EXTREME * short else [])
+def oddities(pixels: np.ndarray) -> list[str]:
+    """Return what is odd about a picture, (h, w, 3): keys of `ODD`."""
+    short, long = sorted(pixels.shape[:2])
+    found = {"tiny": short < TINY, "extreme shape": long > EXTREME * short}
+    found["one colour"] = not found["tiny"] and all((row == pixels[0, 0]).all() for row in pixels)
+    return [name for name, is_so in found.items() if is_so]
 
 
 def _file_state(picture: np.ndarray | Path) -> tuple[int, int, int, int]:
-    """Return what changes with a picture's file: time of writing, bytes, inode, time of change; zeros without a file.
-
-    Archives and copies set the first two at will; a rename, a copy or a write changes one of the others. Where inodes
-    are not stable, as on some network disks, pictures are decoded once more for nothing.
-    """
+    """Return what changes with a picture's file, as `disk.file_state`; zeros without a file."""
     try:
-        status = None if isinstance(picture, np.ndarray) else picture.stat()
+        return (0, 0, 0, 0) if isinstance(picture, np.ndarray) else disk.file_state(picture)
     except OSError:
-        status = None
-    if status is None:
         return 0, 0, 0, 0
-    inode = status.st_ino & (2**63 - 1)  # of 64 bits or more, unsigned
-    return status.st_mtime_ns, status.st_size, inode, status.st_ctime_ns
 
 
 def count_workers() -> int:
@@ -200,7 +208,7 @@ def pack(
     size: int,
     *,
     source: str,
-    bad_images: Literal["stop", "drop"],
+    limits: Limits,
     checkpoint: Checkpoint,
     workers: int = 1,
 ) -> Packed:
@@ -213,7 +221,7 @@ def pack(
         dataset: The dataset.
         size: Side of the packed pictures, in pixels.
         source: Name of the source, kept in the file.
-        bad_images: What pictures that cannot be used do: `stop` the run, all of them listed, or `drop` out.
+        limits: Which pictures cannot be used, and what they do.
         checkpoint: Resume point for these very pictures and this size (`stamp`). Rows that are packed are not decoded
             again unless their file has changed, those that could not be used are; a damaged one counts for nothing,
             which is printed. The caller deletes it once the file is in place.
@@ -224,7 +232,7 @@ def pack(
 
     Raises:
         ImageError: Pictures cannot be used and stop the run; all are listed, each with its reason.
-        NothingUsable: None of them can be used, whatever `bad_images` says.
+        NothingUsable: None of them can be used, whatever `limits` say.
         KeyboardInterrupt: Someone stopped it; what is packed is kept, and that is printed.
         SourceError: The disk has too little room.
         FileError: The state cannot be saved; what was saved before stays.
@@ -233,12 +241,12 @@ def pack(
     progress, rows = _resume(dataset, path, size, source, checkpoint)
     pixels = hdf5.map_array(path, "pixels")
     try:
-        _fill(dataset, rows, pixels, progress, checkpoint, max(1, workers))
+        _fill(dataset, rows, pixels, progress, checkpoint, limits.max_pixels, max(1, workers))
     except KeyboardInterrupt:
         kept = f"{progress.count_packed()} of {n} pictures are packed and kept"
         tqdm.write(f"packing was interrupted: {kept}; start again to go on there")
         raise
-    _raise_if_unusable(progress.unusable, n, bad_images)
+    _raise_if_unusable(progress.unusable, n, limits.bad_images)
     usable = np.array([row for row in range(n) if row not in progress.unusable], np.int64)
     if len(usable) < n:
         path = _copy_rows(pixels, usable, path.with_name("kept.h5"), source)
@@ -291,13 +299,14 @@ def _fill(
     pixels: np.memmap,
     progress: _Progress,
     checkpoint: Checkpoint,
+    max_pixels: int,
     workers: int,
 ) -> None:
     """Pack these rows, ascending, and save now and then how far it is."""
     n, size = pixels.shape[:2]
     bar = tqdm(rows, "pack", n, initial=n - len(rows), unit="image", disable=None)
     with ThreadPoolExecutor(workers) as pool:
-        futures = _submit_ahead(pool, lambda row: _pack_picture(dataset, row, size), rows, 2 * workers)
+        futures = _submit_ahead(pool, lambda row: _pack_picture(dataset, row, size, max_pixels), rows, 2 * workers)
         try:
             for row, future in zip(bar, futures, strict=True):
                 try:
@@ -328,7 +337,7 @@ def _submit_ahead(
         yield waiting.popleft()
 
 
-def _pack_picture(dataset: Dataset, row: int, size: int) -> _Picture:
+def _pack_picture(dataset: Dataset, row: int, size: int, max_pixels: int) -> _Picture:
     """Return a row's picture, decoded and resized.
 
     Raises:
@@ -338,14 +347,15 @@ def _pack_picture(dataset: Dataset, row: int, size: int) -> _Picture:
     file = _file_state(picture)
     notes: list[str] = []
     if isinstance(picture, Path):
-        picture, notes = decode_noting(picture, name)
+        picture, notes = decode_noting(picture, max_pixels, name)
     elif picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3 or picture.size == 0:
         array = f"{picture.dtype} array of shape {picture.shape}"
         raise ImageError(f"{name}: {array}, expected (h, w, 3) uint8")
     height, width = picture.shape[:2]
+    odd = oddities(picture)
     small = resize(picture, size)
     digest = hashlib.blake2b(small.tobytes(), digest_size=16).digest()
-    return _Picture(small, (height, width), notes + oddities(height, width), digest, file)
+    return _Picture(small, (height, width), notes + odd, digest, file)
 
 
 def _raise_if_unusable(unusable: dict[int, str], n: int, bad_images: Literal["stop", "drop"]) -> None:

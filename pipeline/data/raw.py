@@ -1,12 +1,10 @@
-"""Raw data on disk: the settings that every source has, reading text lists, finding pictures, telling states apart.
+"""Raw data: the settings that every source has, finding its folders, matching paths with files, measuring boxes.
 
 Source: ours. Names are compared in unicode form NFC: archives made on macOS hold names in NFD.
 """
 
-import hashlib
-import os
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,14 +16,10 @@ from pipeline.core.errors import SourceError
 from pipeline.core.faults import Faults, FaultyData, pluralize, preview, summarize
 from pipeline.core.strict import Strict
 from pipeline.core.text import relative_path
+from pipeline.data.disk import Links
 from pipeline.labels.splits import split_rows
 from pipeline.labels.table import Objects, Table
 
-ENDINGS = (".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff")
-"""Of picture files, compared without case. What a file holds is told by its content, when it is decoded."""
-UNREAD = (".heic", ".heif", ".avif", ".jxl", ".jp2", ".j2k", ".jpx", ".svg", ".psd", ".tga", ".ppm", ".pgm", ".pbm")
-UNREAD += (".raw", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".orf", ".raf", ".rw2", ".pef", ".srw")
-"""Of picture files that are not read: sources say how many lie beside the others, so that none vanishes unseen."""
 NO_BOXES = "so that draws by size or by closeness to the centre are not possible"
 
 
@@ -38,6 +32,11 @@ class Pictures(Strict):
     """Side of the packed images in pixels; the aspect ratio is not kept. The papers: 448."""
     bad_images: Literal["stop", "drop"]
     """What an unusable picture does: `stop`, all of them listed, or `drop`, its row is left out and counted."""
+    links: Links
+    """Links that lead out of the folder of pictures: an error (`inside`), or read (`follow`)."""
+    max_pixels: Annotated[int, Field(ge=1)]
+    """Width times height above which a picture is unusable: a small file may claim any size, and decoding one takes
+    3 bytes a pixel and more. Photographs of phones have up to 200 million."""
 
 
 class Cut(Pictures):
@@ -55,8 +54,8 @@ class Files:
 
     Args:
         folder: Folder of the dataset, by whose name messages and reports call it.
-        lists: Lists and labels, by the name under which `digest` counts them.
-        pictures: Folders of pictures, by the name under which `digest` counts them.
+        lists: Lists and labels, by the name under which `disk.digest` counts them.
+        pictures: Folders of pictures, by the name under which `disk.digest` counts them.
         faults: What is wrong, gathered from here until the dataset is built, so that all of it is told at once.
     """
 
@@ -134,37 +133,12 @@ def warn_partial_labels(table: Table) -> list[str]:
 
 
 # ---------------------------------------------------------------------------------------------- pictures
-def list_pictures(folder: Path, endings: tuple[str, ...] = ENDINGS) -> list[str]:
-    """List the picture files in a folder and the folders below it; links are followed, hidden names passed over.
-
-    Args:
-        folder: The folder.
-        endings: Those of the files, in small letters; `UNREAD` for the pictures that sources do not read.
-
-    Returns:
-        Paths relative to it with forward slashes, as they are on disk (not NFC), sorted.
-
-    Raises:
-        SourceError: a folder cannot be read.
-    """
-    return sorted(name for name, _ in _walk(folder, endings))
-
-
-def warn_unread(folder: Path) -> list[str]:
-    """Return a warning of the picture files of endings that are not read, or none."""
-    names = list_pictures(folder, UNREAD)
-    if not names:
-        return []
-    were = "was" if len(names) == 1 else "were"
-    return [f"{pluralize(len(names), 'picture')} of endings that are not read {were} left out: {preview(names)}"]
-
-
 def suggest_path(missing: Sequence[str], on_disk: Iterable[str]) -> str:
     """Return how paths should be written that have no file, where files of their names lie in other folders.
 
     Args:
         missing: Paths that have no file, without two equal ones.
-        on_disk: Those that there are, as `list_pictures` gives them.
+        on_disk: Those that there are, as `disk.scan` gives them.
 
     Returns:
         What to write for the first path of which one file alone is the path with more folders above it, or with fewer;
@@ -211,7 +185,7 @@ def match_files(
 
     Args:
         wanted: Relative paths with forward slashes, unique.
-        on_disk: Those of the files, as `list_pictures` gives them.
+        on_disk: Those of the files, as `disk.scan` gives them.
         where: How messages call the place.
         bad_images: The setting: under `drop` a missing file is left to whoever opens it, who counts it as unusable.
         faults: Get files that are missing under `stop`, or all of which are; paths that fit several files, and files
@@ -303,58 +277,3 @@ def measure_objects(
         warnings.append(f"{pluralize(bare, 'present label')} {have} as having no size")
     report = {"used": len(rows), "unusable": summarize(lost), "present_without_box": bare}
     return Objects(area, offset), report, warnings
-
-
-def digest(files: Files) -> str:
-    """Return what tells one state of raw data from another, without opening a picture.
-
-    Args:
-        files: The lists that were read, and the folders of pictures.
-
-    Returns:
-        SHA-256 over names and bytes of the lists, and names and sizes of all picture files at or below the folders, as
-        64 hexadecimal digits; where the data lie does not count.
-
-    Raises:
-        SourceError: a file or folder is missing or cannot be read.
-    """
-    facts: list[tuple[str, str]] = []
-    for name, path in files.lists.items():
-        try:
-            with path.open("rb") as file:
-                facts.append((name, hashlib.file_digest(file, "sha256").hexdigest()))
-        except OSError as error:
-            raise SourceError(f"{path.name}: cannot be read in {path.parent} ({error.strerror or error})") from error
-    for prefix, folder in files.pictures.items():
-        for name, entry in _walk(folder, ENDINGS):
-            try:
-                facts.append((f"{prefix}/{name}", str(entry.stat().st_size)))
-            except OSError as error:
-                raise SourceError(f"{prefix}/{name}: cannot be read ({error.strerror or error})") from error
-    named = sorted((unicodedata.normalize("NFC", name), value) for name, value in facts)
-    text = "".join(f"{name}\0{value}\n" for name, value in named)
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def _walk(top: Path, endings: tuple[str, ...]) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Yield files of these endings at or below a folder with their names relative to it, in no order.
-
-    Raises:
-        SourceError: a folder cannot be read.
-    """
-    waiting: list[tuple[str, str, tuple[str, ...]]] = [("", str(top), ())]
-    while waiting:
-        prefix, path, above = waiting.pop()
-        place = os.path.realpath(path)
-        if place in above:  # a link to a folder around it
-            continue
-        try:
-            with os.scandir(path) as entries:
-                found = [entry for entry in entries if not entry.name.startswith(".") and entry.name != "__MACOSX"]
-        except OSError as error:
-            raise SourceError(f"{prefix or top.name}: cannot be read ({error})") from error
-        for entry in found:
-            if os.path.splitext(entry.name)[1].lower() in endings and not entry.is_dir():
-                yield prefix + entry.name, entry
-            elif entry.is_dir():
-                waiting.append((f"{prefix}{entry.name}/", entry.path, (*above, place)))

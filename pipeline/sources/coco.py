@@ -21,8 +21,8 @@ from pydantic import Field
 
 from pipeline.core.errors import SourceError
 from pipeline.core.faults import Faults, check_class_names, find_duplicates, normalize_class_name, preview, summarize
-from pipeline.core.text import relative_path
-from pipeline.data import raw
+from pipeline.core.text import check_regular, relative_path
+from pipeline.data import disk, raw
 from pipeline.data.json_lists import read_entries
 from pipeline.data.raw import Files
 from pipeline.labels.splits import split_rows, string_order
@@ -129,7 +129,7 @@ def fingerprint(settings: Settings, root: Path) -> str:
     files = locate(settings, root)
     if files.faults:
         read(settings, root)  # raises them, with what else is wrong
-    return raw.digest(files)
+    return disk.digest(files.lists, files.pictures, settings.links, root)
 
 
 def locate(settings: Settings, root: Path) -> Files:
@@ -174,7 +174,9 @@ def build(files: Files, parts: dict[str, Part], settings: Settings) -> Dataset:
     """Return the dataset: rows by part, each in the order of the settings; columns as the train part's `categories`."""
     selected = {name: _select(name, part, files, settings) for name, part in parts.items()}
     warnings = [
-        f"{place}: {warning}" for place, folder in files.pictures.items() for warning in raw.warn_unread(folder)
+        f"{place}: {warning}"
+        for place, folder in files.pictures.items()
+        for warning in disk.scan(folder, settings.links).warnings()
     ]
     files.faults.raise_if_any()
 
@@ -217,6 +219,7 @@ def _read_lists(file: Path, faults: Faults) -> Lists | None:
     faulty: dict[str, list[str]] = {key: [] for key in FIELDS}
     boxes, sizes = bytearray(), bytearray()
     try:
+        check_regular(file)
         with file.open(encoding="utf-8-sig") as stream:
             for key, entry in read_entries(stream):
                 if key not in FIELDS:
@@ -230,6 +233,9 @@ def _read_lists(file: Path, faults: Faults) -> Lists | None:
                     boxes += _packed(BOX, entry.get("bbox"))
                 elif key == "images":
                     sizes += _packed(SIZE, (entry.get("width"), entry.get("height")))
+    except SourceError as error:
+        faults.add_error(error)
+        return None
     except OSError as error:
         faults.add_error(SourceError(f"{file.name}: cannot be read in {file.parent} ({error.strerror or error})"))
         return None
@@ -335,7 +341,7 @@ def _select(name: str, part: Part, files: Files, settings: Settings) -> Selected
     on_disk: dict[str, str] = {}
     if folder := files.pictures.get(place):
         wanted = list(dict.fromkeys(part.names[row] for row in rows if part.names[row]))
-        found = raw.match_files(wanted, raw.list_pictures(folder), place, settings.bad_images, faults)
+        found = raw.match_files(wanted, disk.scan(folder, settings.links).pictures, place, settings.bad_images, faults)
         on_disk = dict(zip(wanted, found, strict=True))
     return Selected(rows, on_disk, bare)
 

@@ -1,12 +1,14 @@
-"""Images of one's own in a table: a path a row, and either a column of label names or one column per class.
+"""Images of one's own in a table: a path a row, and the names of its labels or one column per class.
 
-The file has a header and is UTF-8; delimiter, columns and what 0, -1 and an empty value mean are settings. One image is
-one row: a table with a row for each label is refused, since a path is there twice with different labels.
+The file has a header; delimiter, columns and what 0, -1 and an empty value mean are settings. One image is one row, but
+where the settings say that a row is one label (`rows`): then those of a path are joined.
 Source: ours.
 """
 
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -16,14 +18,17 @@ from pipeline.core.errors import SourceError
 from pipeline.core.faults import Faults, find_duplicates, is_class_name, normalize_class_name, preview
 from pipeline.core.strict import Strict
 from pipeline.core.text import read_rows
-from pipeline.data import own_data, raw
+from pipeline.data import disk, own_data
+from pipeline.data.names import NO_CLASS, NO_VALUE, looks_like_list, read_list
 from pipeline.data.own_data import WORDS, Content, OwnData, Row
 from pipeline.data.raw import Files
 from pipeline.labels.table import Dataset
 
 DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";"}
-VALUES = {"1": "one", "1.0": "one", "0": "zero", "0.0": "zero", "-1": "minus_one", "-1.0": "minus_one", "": "empty"}
-"""Values of a class's column; with a fraction as pandas writes whole numbers as soon as one of a column is missing."""
+TRUE, FALSE = {"true", "yes", "t", "y"}, {"false", "no", "f", "n"}
+"""Words of a class's column, compared without case."""
+VALUES = "1, 0, -1, yes, no, true, false and empty"
+"""What a class's column may hold, for messages."""
 Meaning = Literal["absent", "unknown"]
 
 
@@ -34,6 +39,23 @@ class Names(Strict):
     column: str
     separator: Annotated[str, Field(min_length=1)]
     """What stands between two names."""
+
+
+class Lists(Strict):
+    """One column holds a list of quoted names, as Python, numpy or JSON writes it."""
+
+    kind: Literal["lists"]
+    column: str
+
+
+class Rows(Strict):
+    """Each row is one label of an image; rows of one path are joined."""
+
+    kind: Literal["rows"]
+    column: str
+    """Column of the label's name."""
+    present: str | None
+    """Column that is 1 where the label applies, and 0 where it is known not to; null: all of them apply."""
 
 
 class Columns(Strict):
@@ -53,11 +75,12 @@ class Settings(OwnData):
 
     source: Literal["csv"]
     file: str
-    """The table, relative to `root`."""
+    """The table, relative to `root`, from where its paths count; or a pattern such as `*/_classes.csv`: one table for
+    each split, in the folder called by the split, from where its paths count."""
     delimiter: Literal["comma", "tab", "semicolon"]
     path_column: str
     """Column of the pictures' paths, relative to `root`."""
-    labels: Annotated[Names | Columns, Field(discriminator="kind")]
+    labels: Annotated[Names | Lists | Rows | Columns, Field(discriminator="kind")]
     exhaustive: bool
     """Whether the labels of a row are all that apply: then a class that is not named is absent, and cells that are
     unknown all the same (kind `columns`) are gaps left out of metrics. Else what is not given is unknown."""
@@ -83,11 +106,13 @@ class Places:
         path: That of the paths.
         split: That of the splits, if any.
         labels: Name -> column, of those that hold labels.
+        present: That of whether the label of a row applies, if any.
     """
 
     path: int
     split: int | None
     labels: dict[str, int]
+    present: int | None = None
 
 
 def read(settings: Settings, root: Path) -> Dataset:
@@ -98,7 +123,8 @@ def read(settings: Settings, root: Path) -> Dataset:
 
 def fingerprint(settings: Settings, root: Path) -> str:
     """Return what tells one state of a table and its pictures from another, as `base` describes."""
-    return raw.digest(locate(settings, root))
+    files = locate(settings, root)
+    return disk.digest(files.lists, files.pictures, settings.links, root)
 
 
 def locate(settings: Settings, root: Path) -> Files:
@@ -107,25 +133,49 @@ def locate(settings: Settings, root: Path) -> Files:
 
 
 def parse(files: Files, settings: Settings) -> Content:
-    """Return what the rows of the table say."""
-    (file,) = files.lists.values()
-    header, lines = read_table(file, DELIMITERS[settings.delimiter])
+    """Return what the rows of the table say, or of the tables where there is one for each split."""
     classes = own_data.wanted_classes(settings)
-    places = _places(header, classes, settings, file.name)
-    by_names = isinstance(settings.labels, Names)
-    rows = [row for line in lines if (row := _row(*line, len(header), places, settings, files.faults)) is not None]
-    used = {places.path, places.split, *places.labels.values()}
+    rows: list[Row] = []
+    columns: dict[str, None] = {}
+    not_read: dict[str, None] = {}
+    for name, file in files.lists.items():
+        header, lines = read_table(file, DELIMITERS[settings.delimiter])
+        places = _places(header, classes, settings, file.name)
+        for number, fields in lines:
+            where = f"line {number}" if len(files.lists) == 1 else f"{name} line {number}"
+            if (row := _row(where, fields, len(header), places, settings, files.faults)) is not None:
+                rows.append(own_data.place_row(row, name) if "*" in settings.file else row)
+        used = {places.path, places.split, places.present, *places.labels.values()}
+        not_read |= dict.fromkeys(text for place, text in enumerate(header) if place not in used and text)
+        columns |= dict.fromkeys(places.labels)
+    told = len(rows)
+    if isinstance(settings.labels, Rows):
+        rows = _join(rows)
+    wide = isinstance(settings.labels, Columns)
     return Content(
         rows=rows,
-        classes=classes if by_names else tuple(places.labels),
-        pictures=raw.list_pictures(files.folder),
-        closed=settings.exhaustive and by_names,
+        classes=tuple(columns) if wide else classes,
+        found=disk.scan(files.folder, settings.links),
+        closed=settings.exhaustive and not wide,
         exhaustive=settings.exhaustive,
-        report={
-            "rows": len(rows),
-            "columns_not_read": [text for place, text in enumerate(header) if place not in used and text],
-        },
+        report={"rows": told, "columns_not_read": list(not_read)}
+        | ({"joined_rows": told - len(rows)} if isinstance(settings.labels, Rows) else {}),
     )
+
+
+def _join(rows: list[Row]) -> list[Row]:
+    """Return one row for all of a path and split, with the labels of all of them."""
+    joined: dict[tuple[str, int | None], list[Row]] = {}
+    for row in rows:
+        joined.setdefault((row.path, row.split), []).append(row)
+    return [
+        replace(
+            group[0],
+            present=tuple(dict.fromkeys(label for row in group for label in row.present)),
+            absent=tuple(dict.fromkeys(label for row in group for label in row.absent)),
+        )
+        for group in joined.values()
+    ]
 
 
 def build(files: Files, content: Content, settings: Settings) -> Dataset:
@@ -178,11 +228,14 @@ def _places(header: list[str], classes: tuple[str, ...] | None, settings: Settin
 
     path = find(settings.path_column, "path_column")
     split = None if settings.split_column is None else find(settings.split_column, "split_column")
-    if isinstance(settings.labels, Names):
+    present = None
+    if not isinstance(settings.labels, Columns):
         labels = {settings.labels.column: find(settings.labels.column, "labels: column")}
+        if isinstance(settings.labels, Rows) and settings.labels.present is not None:
+            present = find(settings.labels.present, "labels: present")
     else:
         others = {text for place, text in enumerate(header) if place not in (path, split) and text}
-        if classes is None and (odd := sorted(text for text in others if text.lower() in own_data.NO_CLASS)):
+        if classes is None and (odd := sorted(text for text in others if text.lower() in NO_CLASS)):
             raise SourceError(
                 f"{file}: columns would be classes of these names: {preview(odd)}. Where such a column "
                 "holds numbers of classes, write their names in it; where it marks a class, give it the name of that "
@@ -191,12 +244,12 @@ def _places(header: list[str], classes: tuple[str, ...] | None, settings: Settin
         labels = {label: find(label, "classes") for label in classes or sorted(others)}
     if odd := [label for label in labels if not is_class_name(label)]:
         raise SourceError(f"{file}: invalid class name of a column: {odd[0]!r}")
-    return Places(path, split, labels)
+    return Places(path, split, labels, present)
 
 
-def _row(number: int, fields: list[str], width: int, places: Places, settings: Settings, faults: Faults) -> Row | None:
+def _row(where: str, fields: list[str], width: int, places: Places, settings: Settings, faults: Faults) -> Row | None:
     """Return what a row says of its image; None where it does not fit the header, which is noted."""
-    where, labels = f"line {number}", settings.labels
+    labels = settings.labels
     if any(fields[width:]):
         mark = ";" if settings.delimiter != "semicolon" else "|"
         how = f"quote a field that holds the delimiter, or part names by {mark}"
@@ -205,16 +258,59 @@ def _row(number: int, fields: list[str], width: int, places: Places, settings: S
     if len(fields) < width:
         faults.add("rows have fewer fields than the header", f"{where} ({len(fields)} for {width})")
         return None
-    if isinstance(labels, Names):
-        parts = fields[places.labels[labels.column]].split(labels.separator)
-        present, absent = tuple(filter(None, map(normalize_class_name, parts))), ()
-    else:
+    if isinstance(labels, Columns):
         present, absent = _values(labels, places.labels, fields, where, faults)
+    else:
+        present, absent = _names(labels, fields[places.labels[labels.column]], where, faults), ()
+        if isinstance(labels, Rows) and places.present is not None:
+            present, absent = _applies(labels, present, fields[places.present], where, faults)
     split = None
     word = "" if places.split is None else fields[places.split]
     if word and (split := WORDS.get(word.lower())) is None:
         faults.add("values are none of train, val and test", f"{where}, column {settings.split_column}: {word!r}")
     return Row(where, fields[places.path], present, absent, split)
+
+
+def _names(labels: Names | Lists | Rows, cell: str, where: str, faults: Faults) -> tuple[str, ...]:
+    """Return the names in a cell; one that cannot be read is noted."""
+    if isinstance(labels, Lists):
+        if (parts := read_list(cell)) is None:
+            faults.add("values are no lists of quoted names", f"{where}, column {labels.column}: {cell!r}")
+    elif looks_like_list(cell):
+        how = f"labels: {{kind: lists, column: {labels.column}}}"
+        faults.add(f"values are lists written as text ({how})", f"{where}, column {labels.column}: {cell!r}")
+        parts = None
+    else:
+        parts = cell.split(labels.separator) if isinstance(labels, Names) else [cell]
+    return tuple(filter(None, map(normalize_class_name, parts or ())))
+
+
+def _applies(
+    labels: Rows, names: tuple[str, ...], cell: str, where: str, faults: Faults
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the label of a row as present or as absent, by the column that says which."""
+    value = read_value(cell)
+    if value not in ("one", "zero"):
+        how = "1 where the label applies, 0 where it is known not to; delete rows that are not sure"
+        faults.add(f"values are none of 1 and 0 ({how})", f"{where}, column {labels.present}: {cell!r}")
+    return ((), names) if value == "zero" else (names, ())
+
+
+@lru_cache(maxsize=1024)
+def read_value(cell: str) -> str | None:
+    """Return what a value of a class's column is: `one`, `zero`, `minus_one` or `empty`; None where it is none of them.
+
+    Numbers may have a fraction of zeros, as pandas writes whole numbers as soon as one of a column is missing.
+    """
+    word = cell.strip().casefold()
+    if not word or word in NO_VALUE:
+        return "empty"
+    if word in TRUE or word in FALSE:
+        return "one" if word in TRUE else "zero"
+    match = re.fullmatch(r"([+-]?)0*([01])(?:[.,]0*)?", word)
+    if match is None:
+        return None
+    return "zero" if match[2] == "0" else "minus_one" if match[1] == "-" else "one"
 
 
 def _values(
@@ -223,9 +319,10 @@ def _values(
     """Return the classes that are present and absent by the values of their columns."""
     present, absent = [], []
     for label, place in columns.items():
-        value = VALUES.get(fields[place])
+        value = read_value(fields[place])
         if value is None:
-            faults.add("values are none of 1, 0, -1 and empty", f"{where}, column {label}: {fields[place]!r}")
+            how = "a column that is no class: delete it, or list the classes: prepare: classes"
+            faults.add(f"values are none of {VALUES} ({how})", f"{where}, column {label}: {fields[place]!r}")
         elif value == "one":
             present.append(label)
         elif getattr(labels, value) == "absent":

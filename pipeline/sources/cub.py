@@ -19,8 +19,8 @@ from pydantic import Field
 
 from pipeline.core.errors import SourceError
 from pipeline.core.faults import Faults, check_class_names, find_duplicates, preview, summarize
-from pipeline.core.text import read_fields
-from pipeline.data import raw
+from pipeline.core.text import check_regular, read_fields
+from pipeline.data import disk, raw
 from pipeline.data.raw import Files
 from pipeline.labels.table import Dataset, Table
 
@@ -71,7 +71,8 @@ def read(settings: Settings, root: Path) -> Dataset:
 
 def fingerprint(settings: Settings, root: Path) -> str:
     """Return what tells one state of a CUB folder from another, as `base` describes."""
-    return raw.digest(locate(settings, root))
+    files = locate(settings, root)
+    return disk.digest(files.lists, files.pictures, settings.links, root)
 
 
 def locate(settings: Settings, root: Path) -> Files:
@@ -118,7 +119,8 @@ def parse(files: Files) -> Content:
 def build(files: Files, content: Content, settings: Settings) -> Dataset:
     """Return the dataset: rows are all images, the training part first, columns are attributes by id."""
     folder = files.pictures["images"]
-    on_disk = raw.list_pictures(folder)
+    found_on_disk = disk.scan(folder, settings.links)
+    on_disk = found_on_disk.pictures
     found = raw.match_files(content.paths, on_disk, "images", settings.bad_images, files.faults)
     files.faults.raise_if_any()
     known = (content.certainty >= settings.least_certainty) & (content.certainty <= max(CERTAINTIES))
@@ -140,7 +142,7 @@ def build(files: Files, content: Content, settings: Settings) -> Dataset:
         + (": CUB-200-2011 as published" if counts == PUBLISHED else ""),
         "labels": _count_labels(content, scored, settings.least_certainty),
         "pictures": {"missing": summarize(missing), "in_no_list": len(there.difference(found))},
-        "warnings": _warnings(content, counts) + raw.warn_unread(folder),
+        "warnings": _warnings(content, counts) + found_on_disk.warnings(),
     }
     return Dataset(table, lambda row: folder / found[row], report)
 
@@ -274,6 +276,7 @@ def _blocks(path: Path) -> Iterator[bytes]:
     Raises:
         SourceError: it cannot be read.
     """
+    check_regular(path)
     try:
         with path.open("rb") as file:
             rest = file.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8)

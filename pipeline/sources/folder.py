@@ -11,7 +11,7 @@ from typing import Literal
 
 from pipeline.core.errors import SourceError
 from pipeline.core.faults import Faults, normalize_class_name, pluralize, preview, summarize
-from pipeline.data import own_data, raw
+from pipeline.data import disk, layouts, own_data
 from pipeline.data.own_data import WORDS, Content, OwnData, Row
 from pipeline.data.raw import Files
 from pipeline.labels.table import Dataset
@@ -51,7 +51,8 @@ def read(settings: Settings, root: Path) -> Dataset:
 
 def fingerprint(settings: Settings, root: Path) -> str:
     """Return what tells one state of folders of pictures from another, as `base` describes."""
-    return raw.digest(locate(settings, root))
+    files = locate(settings, root)
+    return disk.digest(files.lists, files.pictures, settings.links, root)
 
 
 def locate(settings: Settings, root: Path) -> Files:
@@ -66,7 +67,10 @@ def parse(files: Files, settings: Settings) -> Content:
         SourceError: there is no folder with pictures, a class has none, or a folder's name is no split.
     """
     folder, classes = files.folder, own_data.wanted_classes(settings)
-    pictures = raw.list_pictures(folder)
+    if classes is None and (known := layouts.name_layout(folder, xml=True)):
+        raise SourceError(known)
+    lying = disk.scan(folder, settings.links)
+    pictures = lying.pictures
     tops = {top for top, slash, _ in (picture.partition("/") for picture in pictures) if slash}
     words = _split_words(tops, settings)
     found = _sort(pictures, classes, settings)
@@ -96,7 +100,7 @@ def parse(files: Files, settings: Settings) -> Content:
         "pictures_in_no_class_folder": summarize(found.loose),
         "folders_not_in_classes": found.not_wanted,
     }
-    return Content(rows, classes, pictures, closed=False, exhaustive=False, report=report, warnings=warnings)
+    return Content(rows, classes, lying, closed=False, exhaustive=False, report=report, warnings=warnings)
 
 
 def _split_words(tops: set[str], settings: Settings) -> set[str]:
@@ -142,7 +146,9 @@ def _group_by_name(rows: list[Row]) -> list[list[Row]]:
 def _bare(folder: Path, pictures: list[str], depth: int) -> list[str]:
     """Return the folders where classes' lie, so many levels down, that hold no picture."""
     filled = {"/".join(picture.split("/")[:depth]) for picture in pictures}
-    places = (path for path in folder.glob("/".join(["[!.]*"] * depth)) if path.is_dir() and path.name != "__MACOSX")
+    places = (
+        path for path in folder.glob("/".join(["[!.]*"] * depth)) if path.is_dir() and not disk.is_service(path.name)
+    )
     return sorted(name for path in places if (name := path.relative_to(folder).as_posix()) not in filled)
 
 

@@ -1,6 +1,7 @@
-"""Images of one's own in JSON: a list of objects, or one object a line, each with a path and a list of label names.
+"""Images of one's own in JSON: objects with a path and labels, a map of paths to labels, or COCO's lists.
 
-Keys are settings. Beside the labels that apply an object may list those that are known not to, and name its split.
+Objects are in a list or one a line; their keys are settings. Beside the labels that apply an object may list those that
+are known not to, and name its split. Of COCO's lists all annotations count, crowds too, and no box is read.
 Source: ours.
 """
 
@@ -9,12 +10,16 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from pipeline.core.errors import SourceError
-from pipeline.core.faults import Faults, normalize_class_name, preview
+from pipeline.core.faults import Faults, check_class_names, find_duplicates, normalize_class_name, preview
+from pipeline.core.strict import Strict
 from pipeline.core.text import read_text
-from pipeline.data import own_data, raw
+from pipeline.data import disk, own_data
+from pipeline.data.names import looks_like_list
 from pipeline.data.own_data import WORDS, Content, OwnData, Row
 from pipeline.data.raw import Files
 from pipeline.labels.table import Dataset
@@ -22,22 +27,50 @@ from pipeline.labels.table import Dataset
 SHOWN = 40  # characters of a value in a message
 
 
+COCO = ("images", "annotations", "categories")
+"""Keys of the one object in which COCO's lists lie."""
+Separator = Annotated[str, Field(min_length=1)] | None
+"""What stands between two names in a text; null: a text is one name, whatever marks are in it."""
+
+
+class Objects(Strict):
+    """A list of objects, or JSON lines, told by the first letter; one object an image."""
+
+    kind: Literal["objects"]
+    path_key: str
+    """Key of the pictures' paths, relative to `root`."""
+    labels_key: str
+    """Key of the labels that apply: a list of names, or a text."""
+    separator: Separator
+    absent_key: str | None
+    """Key of the labels known not to apply, which an object may lack; null: there is none."""
+    split_key: str | None
+    """Key of the words train, val and test; null: there is none."""
+
+
+class Map(Strict):
+    """One object: path of a picture -> its labels, a list of names or a text."""
+
+    kind: Literal["map"]
+    separator: Separator
+
+
+class Coco(Strict):
+    """One object with COCO's lists `images`, `annotations` and `categories`."""
+
+    kind: Literal["coco"]
+
+
 class Settings(OwnData):
     """Settings of `prepare.<dataset>` for a JSON file of one's own."""
 
     source: Literal["json"]
     file: str
-    """The file, relative to `root`: a list of objects, or JSON lines, told by its first letter."""
-    path_key: str
-    """Key of the pictures' paths, relative to `root`."""
-    labels_key: str
-    """Key of the labels that apply: a list of names, or a text, which is one name, whatever marks are in it."""
-    absent_key: str | None
-    """Key of the labels known not to apply, which an object may lack; null: there is none."""
+    """The file, relative to `root`, from where its paths count; or a pattern such as `*/_annotations.coco.json`: one
+    file for each split, in the folder called by the split, from where its paths count."""
+    content: Annotated[Objects | Map | Coco, Field(discriminator="kind")]
     exhaustive: bool
-    """Whether the labels of an object are all that apply: then a class that is not named is absent, else unknown."""
-    split_key: str | None
-    """Key of the words train, val and test; null: there is none."""
+    """Whether the labels of an image are all that apply: then a class that is not named is absent, else unknown."""
 
 
 def read(settings: Settings, root: Path) -> Dataset:
@@ -48,7 +81,8 @@ def read(settings: Settings, root: Path) -> Dataset:
 
 def fingerprint(settings: Settings, root: Path) -> str:
     """Return what tells one state of a JSON file and its pictures from another, as `base` describes."""
-    return raw.digest(locate(settings, root))
+    files = locate(settings, root)
+    return disk.digest(files.lists, files.pictures, settings.links, root)
 
 
 def locate(settings: Settings, root: Path) -> Files:
@@ -57,46 +91,118 @@ def locate(settings: Settings, root: Path) -> Files:
 
 
 def parse(files: Files, settings: Settings) -> Content:
-    """Return what the entries of the file say."""
-    (file,) = files.lists.values()
+    """Return what the file says, or the files where there is one for each split."""
     rows: list[Row] = []
-    keys = {settings.path_key, settings.labels_key, settings.absent_key, settings.split_key}
-    not_read: set[str] = set()
-    for where, entry in read_entries(file, files.faults):
-        if not isinstance(entry, dict):
-            files.faults.add("entries are not objects", f"{where} ({type(entry).__name__})")
-            continue
-        not_read |= entry.keys() - keys
-        if (row := _row(where, entry, settings, files.faults)) is not None:
-            rows.append(row)
+    not_read: dict[str, None] = {}
+    for name, file in files.lists.items():
+        at = f"{name} " if len(files.lists) > 1 else ""
+        found = _read_rows(file, at, settings.content, files.faults, not_read)
+        rows += [own_data.place_row(row, name) if "*" in settings.file else row for row in found]
     return Content(
         rows=rows,
         classes=own_data.wanted_classes(settings),
-        pictures=raw.list_pictures(files.folder),
+        found=disk.scan(files.folder, settings.links),
         closed=settings.exhaustive,
         exhaustive=settings.exhaustive,
         report={"rows": len(rows), "keys_not_read": sorted(not_read)},
     )
 
 
-def _row(where: str, entry: dict[Any, Any], settings: Settings, faults: Faults) -> Row | None:
+def _read_rows(
+    file: Path, at: str, content: Objects | Map | Coco, faults: Faults, not_read: dict[str, None]
+) -> Iterator[Row]:
+    """Yield what a file says of each image; keys that are not read join the last argument."""
+    if isinstance(content, Coco):
+        yield from _coco_rows(file, at, faults)
+    elif isinstance(content, Map):
+        for path, value in read_object(file).items():
+            where = f"{at}key {path!r}"
+            if (labels := _names(value, content.separator)) is None:
+                faults.add("values are no name or list of names", f"{where} {_short(value)}")
+            else:
+                yield Row(where, path.strip(), labels, (), None)
+    else:
+        keys = {content.path_key, content.labels_key, content.absent_key, content.split_key}
+        for where, entry in read_entries(file, faults):
+            if not isinstance(entry, dict):
+                faults.add("entries are not objects", f"{at}{where} ({type(entry).__name__})")
+                continue
+            not_read |= dict.fromkeys(key for key in entry if key not in keys)
+            if (row := _row(at + where, entry, content, faults)) is not None:
+                yield row
+
+
+def _row(where: str, entry: dict[Any, Any], content: Objects, faults: Faults) -> Row | None:
     """Return what an entry says of its image; None where that cannot be used, which is noted."""
-    path, labels = entry.get(settings.path_key), _names(entry.get(settings.labels_key))
-    absent = _names(entry.get(settings.absent_key, []))
+    path, labels = entry.get(content.path_key), _names(entry.get(content.labels_key), content.separator)
+    absent = _names(entry.get(content.absent_key, []), content.separator)
     if not isinstance(path, str):
-        faults.add(f"entries have no text under {settings.path_key!r}", f"{where} {_short(path)}")
-    for key, names in ((settings.labels_key, labels), (settings.absent_key, absent)):
+        faults.add(f"entries have no text under {content.path_key!r}", f"{where} {_short(path)}")
+    for key, names in ((content.labels_key, labels), (content.absent_key, absent)):
         if names is None:
             faults.add(f"entries have no name or list of names under {key!r}", f"{where} {_short(entry.get(key))}")
     split = None
-    if settings.split_key is not None:
-        word = entry.get(settings.split_key)
+    if content.split_key is not None:
+        word = entry.get(content.split_key)
         split = WORDS.get(word.strip().lower()) if isinstance(word, str) else None
         if split is None:
-            faults.add("values are none of train, val and test", f"{where}, key {settings.split_key}: {word!r}")
+            faults.add("values are none of train, val and test", f"{where}, key {content.split_key}: {word!r}")
     if not isinstance(path, str) or labels is None or absent is None:
         return None
     return Row(where, path.strip(), labels, absent, split)
+
+
+def _coco_rows(file: Path, at: str, faults: Faults) -> Iterator[Row]:
+    """Yield the images of COCO's lists with the categories of their annotations; what does not fit is noted.
+
+    Raises:
+        SourceError: a list is missing.
+    """
+    content = read_object(file)
+    entries = {key: content.get(key) for key in COCO}
+    if lacking := [key for key, value in entries.items() if not isinstance(value, list)]:
+        raise SourceError(f"{file.name}: has no list {preview(lacking)}, as COCO's files have")
+    kinds = {"categories": ("id", "name"), "images": ("id", "file_name"), "annotations": ("image_id", "category_id")}
+    pairs: dict[str, list[tuple[Any, Any]]] = {key: [] for key in COCO}
+    for key, fields in kinds.items():
+        for number, entry in enumerate(entries[key] or (), start=1):
+            values = tuple(map(entry.get, fields)) if isinstance(entry, dict) else (None, None)
+            right = isinstance(values[0], int | str) and isinstance(
+                values[1], str if key != "annotations" else int | str
+            )
+            if right:
+                pairs[key].append((values[0], values[1]))
+            else:
+                faults.add(f"{key} lack one of {' and '.join(fields)}", f"{at}number {number}")
+        if key != "annotations" and (twice := find_duplicates(first for first, _ in pairs[key])):
+            faults.add(f"duplicate ids of {key}", at + preview(twice))
+    names = {number: normalize_class_name(name) for number, name in pairs["categories"]}
+    check_class_names(list(names.values()), faults, file.name)
+    labels: dict[Any, dict[str, None]] = {number: {} for number, _ in pairs["images"]}
+    for number, (image, category) in enumerate(pairs["annotations"], start=1):
+        if image in labels and category in names:
+            labels[image][names[category]] = None
+        else:
+            what = f"image {image}" if image not in labels else f"category {category}"
+            faults.add("annotations name what is not in the file", f"{at}number {number} ({what})")
+    for number, path in pairs["images"]:
+        yield Row(f"{at}image {number}", path.strip(), tuple(labels[number]), (), None)
+
+
+def read_object(file: Path) -> dict[str, Any]:
+    """Return the one object that a file holds.
+
+    Raises:
+        SourceError: the file is missing, not text, no JSON or no object, or an object in it has a key twice.
+    """
+    try:
+        found = json.loads(read_text(file), object_pairs_hook=_object)
+    except (ValueError, RecursionError) as error:
+        raise SourceError(f"{file.name}: not JSON: {error}") from error
+    if isinstance(found, _Twice) or not isinstance(found, dict):
+        what = f"duplicate keys: {preview(found.keys_twice)}" if isinstance(found, _Twice) else "expected one object"
+        raise SourceError(f"{file.name}: {what}")
+    return found
 
 
 def read_entries(file: Path, faults: Faults) -> Iterator[tuple[str, Any]]:
@@ -114,10 +220,11 @@ def read_entries(file: Path, faults: Faults) -> Iterator[tuple[str, Any]]:
             many images.
     """
     text = read_text(file)
-    if (keys := _one_object(text)) is not None:
+    if (keys := one_object(text)) is not None:
         raise SourceError(
             f"{file.name}: one object, with the keys {preview(keys)}; expected is a list of objects, or one "
-            "object a line, each with the path of a picture and its labels"
+            "object a line, each with the path of a picture and its labels; or, by the setting `content`, one object "
+            "of paths and their labels, or COCO's"
         )
 
     for where, entry in _list(file, text) if text.lstrip().startswith("[") else _lines(file, text, faults):
@@ -163,7 +270,7 @@ def _lines(file: Path, text: str, faults: Faults) -> Iterator[tuple[str, Any]]:
     yield from found
 
 
-def _one_object(text: str) -> list[str] | None:
+def one_object(text: str) -> list[str] | None:
     """Return the keys of an object that is the whole text and no entry, as no value names a picture; else None."""
     if not text.lstrip().startswith("{"):
         return None
@@ -172,7 +279,7 @@ def _one_object(text: str) -> list[str] | None:
     except (ValueError, RecursionError):  # lines, or a fault, which is named when they are read
         return None
     values = [value.strip().lower() for value in whole.values() if isinstance(value, str)]
-    return None if any(value.endswith(raw.ENDINGS) for value in values) else list(whole)
+    return None if any(value.endswith(disk.ENDINGS) for value in values) else list(whole)
 
 
 def _short(value: Any) -> str:
@@ -203,9 +310,12 @@ def _within(value: Any) -> tuple[str, ...]:
     return value.keys_twice if isinstance(value, _Twice) else ()
 
 
-def _names(value: Any) -> tuple[str, ...] | None:
-    """Return names, of a list of them or a single one; None where the value is neither."""
-    value = [value] if isinstance(value, str) else value
+def _names(value: Any, separator: str | None) -> tuple[str, ...] | None:
+    """Return names, of a list of them or of a text; None where the value is neither."""
+    if isinstance(value, str):
+        whole = separator is None or looks_like_list(value)
+        parts = [value] if whole else [part for part in value.split(separator) if part.strip()]
+        return tuple(normalize_class_name(name) for name in parts)
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         return None
     return tuple(normalize_class_name(name) for name in value)

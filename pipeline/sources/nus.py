@@ -30,8 +30,8 @@ from pipeline.core.faults import (
     preview,
     summarize,
 )
-from pipeline.core.text import read_fields, read_text
-from pipeline.data import raw
+from pipeline.core.text import check_regular, read_fields, read_text
+from pipeline.data import disk, raw
 from pipeline.labels.table import Dataset, Table
 
 PARTS = {"train": ("train", "Train"), "test": ("val", "Test")}  # part -> its name in arrays, in official files
@@ -98,7 +98,8 @@ def read(settings: Settings, root: Path) -> Dataset:
 
 def fingerprint(settings: Settings, root: Path) -> str:
     """Return what tells one state of a NUS-WIDE folder from another, as `base` describes."""
-    return raw.digest(locate(settings, root))
+    files = locate(settings, root)
+    return disk.digest(files.lists, files.pictures, settings.links, root)
 
 
 def locate(settings: Settings, root: Path) -> Files:
@@ -128,7 +129,8 @@ def build(files: Files, parts: dict[str, Part], settings: Settings) -> Dataset:
     paths = [path for part in parts.values() for path in part.paths]
     for path in find_duplicates(paths):
         files.faults.add("images are in the train and in the test part", path)
-    on_disk = raw.list_pictures(folder)
+    lying = disk.scan(folder, settings.links)
+    on_disk = lying.pictures
     flat = not any("/" in file for file in on_disk)
     found = _match(paths, on_disk, flat, files, settings.bad_images)
     files.faults.raise_if_any()
@@ -156,7 +158,7 @@ def build(files: Files, parts: dict[str, Part], settings: Settings) -> Dataset:
             "missing": summarize(missing),
             "in_no_list": len(there.difference(found)),
         },
-        "warnings": _warnings(files, settings, copy, len(missing)) + raw.warn_unread(folder),
+        "warnings": _warnings(files, settings, copy, len(missing)) + lying.warnings(),
     }
     return Dataset(table, lambda row: folder / found[row], report)
 
@@ -255,7 +257,7 @@ def _class_names(folder: Path, lists: dict[str, Path], wanted: list[str] | None)
             " them: add it from the official ConceptsList, or list the names in column order"
         )
     faults = Faults(folder.name)
-    check_class_names(names, faults, named_by)
+    check_class_names(names, faults, named_by, case=wanted is None)
     faults.raise_if_any()
     return tuple(names), named_by
 
@@ -399,6 +401,7 @@ def _array(path: Path) -> np.ndarray:
     Raises:
         SourceError: the file is no array, is damaged, or holds Python objects.
     """
+    check_regular(path)
     try:
         with path.open("rb") as file:
             first = np.lib.format.read_magic(file) == (1, 0)
@@ -445,6 +448,7 @@ def _label_file(path: Path) -> np.ndarray:
     Raises:
         SourceError: the file is missing, or a line is neither 0 nor 1.
     """
+    check_regular(path)
     try:
         content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     except OSError as error:

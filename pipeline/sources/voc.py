@@ -24,8 +24,8 @@ from pydantic import Field
 
 from pipeline.core.errors import SourceError
 from pipeline.core.faults import Faults, check_class_names, normalize_class_name, summarize
-from pipeline.core.text import CONTROL, read_fields
-from pipeline.data import raw
+from pipeline.core.text import CONTROL, check_regular, read_fields
+from pipeline.data import disk, raw
 from pipeline.data.class_names import VOC
 from pipeline.labels.table import Dataset, Table
 from pipeline.labels.table import Objects as Measures
@@ -120,7 +120,7 @@ def fingerprint(settings: Settings, root: Path) -> str:
     files = locate(settings, root)
     if files.faults:
         read(settings, root)  # raises them, with what else is wrong
-    return raw.digest(files)
+    return disk.digest(files.lists, files.pictures, settings.links, root)
 
 
 def locate(settings: Settings, root: Path) -> Files:
@@ -172,7 +172,8 @@ def parse(files: Files, settings: Settings) -> Content:
 def build(files: Files, content: Content, settings: Settings) -> Dataset:
     """Return the dataset: rows are the images with a positive label, by official list, each sorted by file name."""
     folder, ids = files.pictures["JPEGImages"], content.ids
-    pictures = _pictures(folder)
+    found = disk.scan(folder, settings.links)
+    pictures = _pictures(found.pictures)
     present = (content.values == 1) | ((content.values == 0) & (settings.difficult == "positive"))
     rows = _select(files, content, present, pictures, settings.bad_images)
     files.faults.raise_if_any()
@@ -200,7 +201,7 @@ def build(files: Files, content: Content, settings: Settings) -> Dataset:
         "boxes": boxes,
         "parts": {part: _count(number, files.classes, content, rows) for number, part in enumerate(PARTS)},
         "pictures_in_no_list": len(pictures.keys() - set(ids)),
-        "warnings": of_lists + warnings + raw.warn_unread(folder),
+        "warnings": of_lists + warnings + found.warnings(),
     }
     return Dataset(table, lambda row: folder / chosen[row], report, objects)
 
@@ -277,7 +278,7 @@ def find_folder(root: Path) -> Path:
 def _wanted(wanted: list[str] | None, faults: Faults) -> tuple[str, ...]:
     """Return the classes that the settings name, if any, each once; those unusable or repeated are noted."""
     names = [normalize_class_name(name) for name in wanted or ()]
-    check_class_names(names, faults, "prepare: classes")
+    check_class_names(names, faults, "prepare: classes", case=False)
     return tuple(dict.fromkeys(names))
 
 
@@ -302,10 +303,10 @@ def _class_files(lists: Path, wanted: list[str] | None, faults: Faults) -> tuple
     return names, {f"{name}_{part}.txt": file for name in names for part, file in found.get(name, {}).items()}
 
 
-def _pictures(folder: Path) -> dict[str, list[str]]:
+def _pictures(names: list[str]) -> dict[str, list[str]]:
     """Return the names on disk of a folder's picture files, by image id: the name without its ending, in NFC."""
     pictures: dict[str, list[str]] = {}
-    for name in raw.list_pictures(folder):
+    for name in names:
         if "/" not in name:
             pictures.setdefault(unicodedata.normalize("NFC", os.path.splitext(name)[0]), []).append(name)
     return pictures
@@ -425,8 +426,9 @@ def _xml(file: Path | None, faults: Faults) -> Element | None:
     if file is None:
         return None
     try:
+        check_regular(file)
         return ElementTree.fromstring(file.read_bytes())
-    except (OSError, ParseError, ValueError, LookupError) as error:  # entities, odd encodings
+    except (SourceError, OSError, ParseError, ValueError, LookupError) as error:  # entities, odd encodings
         why = str(error) or type(error).__name__
         faults.add("faults", f"{file.name}: cannot be read as XML ({why})", "Annotations")
         return None

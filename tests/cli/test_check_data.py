@@ -16,7 +16,14 @@ from pipeline.cli import check_data, inspect_data, main
 from pipeline.core.errors import ConfigError
 from pipeline.core.files import write_json
 
-CUT = {"size": 8, "bad_images": "stop", "val_fraction": 0.25, "split_seed": 1200}
+CUT = {
+    "size": 8,
+    "bad_images": "stop",
+    "links": "inside",
+    "max_pixels": 10**8,
+    "val_fraction": 0.25,
+    "split_seed": 1200,
+}
 BLOCKS = {
     "voc": {"source": "voc", "root": "raw", "labels": "lists", "difficult": "negative", "classes": None} | CUT,
     "nus": {"source": "nus", "root": "raw", "layout": "official", "classes": None} | CUT,
@@ -25,7 +32,15 @@ BLOCKS = {
         **{"source": "csv", "root": "raw", "file": "labels.csv", "delimiter": "comma", "path_column": "image"},
         **{"labels": {"kind": "columns", "zero": "absent", "minus_one": "absent", "empty": "absent"}},
         **{"split_column": "split", "exhaustive": True, "classes": None},
-        **{"size": 8, "bad_images": "stop", "val_fraction": 0.0, "test_fraction": 0.0, "split_seed": 1},
+        **{
+            "size": 8,
+            "bad_images": "stop",
+            "links": "inside",
+            "max_pixels": 10**8,
+            "val_fraction": 0.0,
+            "test_fraction": 0.0,
+            "split_seed": 1,
+        },
     },
 }
 TRUTH = {  # name -> cat, dog; the first four for training, of which one becomes val
@@ -292,16 +307,20 @@ def test_odd_pictures_and_those_that_no_row_has_are_told(project):
     Path("raw/more/photo.HEIC").touch()
     report = checked()
     assert report["faults"] == []
-    assert report["notes"] == {"extreme shape": ["a1.jpg"], "greyscale": ["a3.jpg"], "tiny": ["a0.jpg"]}
+    assert report["notes"] == {
+        **{"extreme shape": ["a1.jpg"], "greyscale": ["a3.jpg"], "tiny": ["a0.jpg"]},
+        "one colour": ["a3.jpg"],
+    }
     assert report["in_no_row"] == ["more/spare.png"]
     assert report["warnings"] == [
         "1 picture of endings that are not read was left out: more/photo.HEIC",
         "1 picture with a side below 16 pixels, as placeholders have: a0.jpg",
         "1 picture of one side more than 8 times the other, packed as a square all the same: a1.jpg",
+        "1 picture of one colour throughout: a3.jpg",
     ]
     lines = list(check_data.format_report(report, strict=False))
     assert "  in no row of the table: 1, such as more/spare.png" in lines
-    assert "  greyscale: 1, such as a3.jpg" in lines and lines[-1] == "pets: 0 faults, 3 warnings: clean"
+    assert "  greyscale: 1, such as a3.jpg" in lines and lines[-1] == "pets: 0 faults, 4 warnings: clean"
 
 
 def test_counts_and_papers_are_those_of_what_can_be_used(project):

@@ -312,7 +312,16 @@ def test_the_folder_of_raw_data_must_exist(project: Project) -> None:
     assert "prepare.digits.root" not in "\n".join(project.problems())
 
 
-VOC = {"source": "voc", "labels": "lists", "difficult": "negative", "classes": None, "size": 48, "bad_images": "stop"}
+VOC = {
+    "source": "voc",
+    "labels": "lists",
+    "difficult": "negative",
+    "classes": None,
+    "size": 48,
+    "bad_images": "stop",
+    "links": "inside",
+    "max_pixels": 10**8,
+}
 VOC |= {"val_fraction": 0.2, "split_seed": 1200}
 
 
@@ -431,7 +440,16 @@ def test_labels_that_are_not_exhaustive_ask_for_settings_of_their_own(project: P
         path = project.root / "raw" / ("cat", "dog")[number % 2] / f"{number}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"jpeg")
-    block = {"source": "folder", "root": "raw", "size": 48, "bad_images": "stop", "classes": None, "split_seed": 0}
+    block = {
+        "source": "folder",
+        "root": "raw",
+        "size": 48,
+        "bad_images": "stop",
+        "links": "inside",
+        "max_pixels": 10**8,
+        "classes": None,
+        "split_seed": 0,
+    }
     block |= {"split_folders": False, "same_name": "separate", "val_fraction": 0.25, "test_fraction": 0.25}
     project.edit({"prepare/digits": block})
     assert project.problems() == [
@@ -453,7 +471,15 @@ def test_labels_that_are_not_exhaustive_ask_for_settings_of_their_own(project: P
 
 def test_rows_that_simulate_or_training_would_refuse_are_named_first(project: Project) -> None:
     test_cub.tree(project.root / "raw")  # its val image, one of four, has no attribute
-    block = {"source": "cub", "root": "raw", "least_certainty": 1, "size": 48, "bad_images": "stop"}
+    block = {
+        "source": "cub",
+        "root": "raw",
+        "least_certainty": 1,
+        "size": 48,
+        "bad_images": "stop",
+        "links": "inside",
+        "max_pixels": 10**8,
+    }
     project.edit({"prepare/digits": block | {"val_fraction": 0.2, "split_seed": 1200}})
     bare = "prepare.digits: no val image has a positive label, so no epoch can be chosen by it"
     assert project.data_problems() == [bare]

@@ -35,6 +35,10 @@ BROKEN = {
     '{"a": [1]': "'its end' at character 9, expected ','",
     '{"a": [{"b": 1]}': "Expecting ',' delimiter at character 14",
     '{"a": ["b': "Unterminated string starting at at character 7",
+    '{"a": [1], "b": [], "a": [2]}': "key 'a' is there twice",
+    '{"a": [{"b": 1}, {"b": 1, "c": 2, "b": 2}]}': "the object at character 17 has the key 'b' twice",
+    '{"a": [{"b": {"c": 1, "c": 1}}]}': "the object at character 7 has the key 'c' twice",
+    '{"a": {"b": 1, "b": 1}}': "the object at character 6 has the key 'b' twice",
     '{"a": [1]} {}': "'{' at character 11, expected 'its end'",
 }
 

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import settings as checks
 from hypothesis import strategies as st
 
-from pipeline.data.own_data import _doubt_split, separates, stratify
+from pipeline.data.names import separates
+from pipeline.data.own_data import _doubt_split, stratify
 
 
 def shares(truth: np.ndarray, split: np.ndarray) -> list[list[int]]:

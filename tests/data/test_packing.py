@@ -61,7 +61,8 @@ def dataset(pictures, names=None) -> Dataset:
 def pack(data: Dataset, size: int, path: Path, interval: float = 60.0, bad_images: Any = "stop", **options) -> Packed:
     """Pack as prepare does, which puts the file in place and then lets go of the resume point."""
     with Checkpoint(path.parent / "scratch" / "point", interval) as point:
-        packed = packing.pack(data, size, source="test", bad_images=bad_images, checkpoint=point, **options)
+        limits = packing.Limits(bad_images, 10**8)
+        packed = packing.pack(data, size, source="test", limits=limits, checkpoint=point, **options)
         seal.append(packed.file, lies_at=path)
         link_or_copy(packed.file, path)
         point.delete()
@@ -88,7 +89,7 @@ def test_pack_reports_sizes_notes_and_equal_pictures(tmp_path):
     (tmp_path / "grey.jpg").write_bytes(encoded(Image.new("L", (50, 60), 5), "JPEG"))
     packed = pack(dataset(pictures), 6, tmp_path / "images.h5")
     assert packed.sizes.tolist() == [[20, 30], [1, 1], [20, 30], [60, 50], [40, 17]]
-    assert packed.notes == {"greyscale": [3], "tiny": [1]}
+    assert packed.notes == {"greyscale": [3], "one colour": [3], "tiny": [1]}
     assert packed.duplicates == [[0, 2]]
 
 
@@ -115,7 +116,9 @@ def test_odd_shapes_are_noted(tmp_path):
     ],
 )
 def test_pack_notes_what_was_done_to_a_picture(tmp_path, name, options, note):
-    Image.new("RGB", (20, 20), BLUE).save(tmp_path / name, **options)
+    picture = Image.new("RGB", (20, 20), BLUE)
+    picture.paste(RED, (0, 0, 9, 9))
+    picture.save(tmp_path / name, **options)
     assert pack(dataset([tmp_path / name]), 4, tmp_path / "images.h5").notes == {note: [0]}
 
 
@@ -261,7 +264,7 @@ def test_after_a_stop_only_unusable_pictures_are_decoded_again(tmp_path):
     (tmp_path / "late.jpg").write_bytes(photo())  # mended, or readable again
     packed = pack(data, 4, tmp_path / "images.h5", bad_images="drop")
     assert sorted(asked) == [1, 3] and packed.rows.tolist() == [0, 2, 3] and list(packed.unusable) == [1]
-    wanted = images.resize(images.decode(photo()), 4)
+    wanted = images.resize(images.decode(photo(), 10**8), 4)
     assert np.array_equal(images.Pixels(tmp_path / "images.h5")[[2]][0], wanted)
 
 
@@ -288,7 +291,7 @@ def test_a_picture_that_can_be_read_again_is_packed(tmp_path, interrupt):
     again = pack(dataset(pictures), 4, tmp_path / "images.h5", workers=1)
     whole = pack(dataset(pictures), 4, tmp_path / "whole.h5")
     assert again.unusable == {} and again.rows.tolist() == [0, 1, 2, 3, 4]
-    assert again.notes == whole.notes == {"greyscale": [1, 3, 4], "tiny": [0, 2]}
+    assert again.notes == whole.notes == {"greyscale": [1, 3, 4], "one colour": [1, 3, 4], "tiny": [0, 2]}
     assert np.array_equal(again.sizes, whole.sizes)
     assert (tmp_path / "images.h5").read_bytes() == (tmp_path / "whole.h5").read_bytes()
 
@@ -297,7 +300,9 @@ def test_a_picture_that_can_be_read_again_is_packed(tmp_path, interrupt):
 def decoded(monkeypatch) -> list[str]:
     """Names of the pictures that are decoded, as they are."""
     names, decode = [], packing.decode_noting
-    monkeypatch.setattr(packing, "decode_noting", lambda file, name: (names.append(name), decode(file, name))[1])
+    monkeypatch.setattr(
+        packing, "decode_noting", lambda file, most, name: (names.append(name), decode(file, most, name))[1]
+    )
     return names
 
 
@@ -332,7 +337,10 @@ def test_after_a_stop_only_files_that_changed_are_decoded_again(tmp_path, decode
     packed = pack(dataset(files), 4, tmp_path / "images.h5", workers=1)
     assert decoded == ["1.jpg", "2.jpg", "4.jpg"]
     assert shades(tmp_path / "images.h5") == [0, 200, 99, 30, 77, 50]
-    assert packed.notes == {"greyscale": [0, 1, 3, 5], "tiny": [2]} and packed.unusable == {}
+    assert (
+        packed.notes == {"greyscale": [0, 1, 3, 5], "one colour": [0, 1, 3, 4, 5], "tiny": [2]}
+        and packed.unusable == {}
+    )
     assert packed.sizes[[2, 4]].tolist() == [[20, 5], [20, 30]] and packed.duplicates == []
     pack(dataset(files), 4, tmp_path / "whole.h5")
     assert (tmp_path / "images.h5").read_bytes() == (tmp_path / "whole.h5").read_bytes()
@@ -385,14 +393,15 @@ def test_a_file_in_place_never_changes(tmp_path, monkeypatch):
     files, target = grey_files(tmp_path, 3), tmp_path / "images.h5"
     point = tmp_path / "scratch" / "point"
     with Checkpoint(point) as held:
-        packed = packing.pack(dataset(files), 4, source="t", bad_images="stop", checkpoint=held)
+        limits = packing.Limits("stop", 10**8)
+        packed = packing.pack(dataset(files), 4, source="t", limits=limits, checkpoint=held)
         seal.append(packed.file, lies_at=target)
         link_or_copy(packed.file, target)
     files[1].write_bytes(grey(200))
     with monkeypatch.context() as patch, Checkpoint(point) as held:
         patch.setattr(packing, "_fill", lambda *_: (_ for _ in ()).throw(MemoryError))
         with pytest.raises(MemoryError):
-            packing.pack(dataset(files), 4, source="t", bad_images="stop", checkpoint=held)
+            packing.pack(dataset(files), 4, source="t", limits=packing.Limits("stop", 10**8), checkpoint=held)
     assert shades(target) == [0, 10, 20]
     pack(dataset(files), 4, tmp_path / "again.h5")
     assert shades(target) == [0, 10, 20] and shades(tmp_path / "again.h5") == [0, 200, 20]
@@ -555,7 +564,8 @@ def test_a_kill_before_the_first_note_after_pixels_were_lost_does_no_harm(tmp_pa
 def test_a_file_in_place_never_changes_though_the_resume_point_is_damaged(tmp_path):
     files, target, point = grey_files(tmp_path, 3), tmp_path / "images.h5", tmp_path / "scratch" / "point"
     with Checkpoint(point) as held:
-        packed = packing.pack(dataset(files), 4, source="t", bad_images="stop", checkpoint=held)
+        limits = packing.Limits("stop", 10**8)
+        packed = packing.pack(dataset(files), 4, source="t", limits=limits, checkpoint=held)
         seal.append(packed.file, lies_at=target)
         link_or_copy(packed.file, target)
     junk(point / "state.pt")
@@ -567,7 +577,7 @@ def test_a_file_in_place_never_changes_though_the_resume_point_is_damaged(tmp_pa
 def test_what_is_odd_about_a_size():
     shapes = {(16, 16): [], (15, 40): ["tiny"], (20, 161): ["extreme shape"], (161, 20): ["extreme shape"]}
     shapes |= {(160, 20): [], (1, 9): ["tiny", "extreme shape"], (9, 1): ["tiny", "extreme shape"]}
-    assert {shape: packing.oddities(*shape) for shape in shapes} == shapes
+    assert {shape: packing.oddities(noise(*shape)) for shape in shapes} == shapes
     assert {note for notes in shapes.values() for note in notes} < packing.ODD.keys()
 
 
@@ -636,12 +646,14 @@ def test_what_follows_packing_may_fail_and_costs_no_second_pass(tmp_path):
     bad = tmp_path / "no.jpg"
     for pictures in ([noise(9, 9), noise(5, 5)], [noise(9, 9), bad, noise(5, 5)]):
         with Checkpoint(tmp_path / "scratch" / f"{len(pictures)}") as point:
-            packed = packing.pack(dataset(pictures), 4, source="test", bad_images="drop", checkpoint=point)
+            packed = packing.pack(
+                dataset(pictures), 4, source="test", limits=packing.Limits("drop", 10**8), checkpoint=point
+            )
             link_or_copy(packed.file, tmp_path / "images.h5")
         first = (tmp_path / "images.h5").read_bytes()
         data = Dataset(dataset(pictures).table, lambda row: bad if row == 1 else pytest.fail("decoded again"))
         with Checkpoint(tmp_path / "scratch" / f"{len(pictures)}") as point:
-            again = packing.pack(data, 4, source="test", bad_images="drop", checkpoint=point)
+            again = packing.pack(data, 4, source="test", limits=packing.Limits("drop", 10**8), checkpoint=point)
             assert again.file.read_bytes() == first and again.rows.tolist() == packed.rows.tolist()
 
 

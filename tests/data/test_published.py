@@ -78,7 +78,15 @@ NAMES = {
     "nus": tuple(f"class {number:03}" for number in range(81)),
     "cub": tuple(f"has_{group}::{value}" for group, values in GROUPS.items() for value in values),
 }
-CUT = {"size": 448, "bad_images": "stop", "val_fraction": 0.2, "split_seed": 1200, "root": "raw"}
+CUT = {
+    "size": 448,
+    "bad_images": "stop",
+    "links": "inside",
+    "max_pixels": 10**8,
+    "val_fraction": 0.2,
+    "split_seed": 1200,
+    "root": "raw",
+}
 PROFILES = {
     "voc": {"labels": "lists", "difficult": "negative", "classes": None},
     "coco": {"year": 2014, "unannotated": "drop", "crowd": "count", "order": "string", "test_fraction": None},

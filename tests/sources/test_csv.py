@@ -23,7 +23,16 @@ TRUTH = {"a.jpg": [0, 1, 1], "b.jpg": [0, 0, 1], "c.jpg": [0, 0, 0], "sub/d.jpg"
 
 
 def settings(**changes) -> csv.Settings:
-    fixed = {"source": "csv", "root": ".", "size": 8, "bad_images": "stop", "file": "labels.csv", "delimiter": "comma"}
+    fixed = {
+        "source": "csv",
+        "root": ".",
+        "size": 8,
+        "bad_images": "stop",
+        "links": "inside",
+        "max_pixels": 10**8,
+        "file": "labels.csv",
+        "delimiter": "comma",
+    }
     fixed |= {"path_column": "image", "labels": NAMES, "exhaustive": True, "split_column": None, "classes": None}
     return csv.Settings.model_validate(fixed | {"val_fraction": 0.25, "test_fraction": 0.25, "split_seed": 0} | changes)
 
@@ -181,8 +190,13 @@ def test_a_blank_that_is_no_ascii_is_part_of_a_name(tmp_path):
     assert data.table.classes == ("柴\u3000犬",)
 
 
-def test_names_that_differ_in_case_are_two_classes_and_a_warning(tmp_path):
-    data = read(tmp_path, "image,labels\na.jpg,Cat\nb.jpg,cat\n", val_fraction=0, test_fraction=0)
+def test_names_that_differ_in_case_are_two_classes_where_they_are_listed_so(tmp_path):
+    content = "image,labels\na.jpg,Cat\nb.jpg,cat\n"
+    with pytest.raises(
+        SourceError, match=r"look alike .*list them: prepare: classes\): 'Cat' and 'cat' \(line 2 and line 3"
+    ):
+        read(tmp_path, content)
+    data = read(tmp_path, content, classes=["Cat", "cat"], val_fraction=0, test_fraction=0)
     assert data.table.classes == ("Cat", "cat")
     assert data.report["warnings"] == ["classes differ only in case: Cat, cat - one class? write one of them"]
 
@@ -280,9 +294,9 @@ FAULTS = {
     "unknown label": (PLAIN, {"classes": ["cat", "dog"]}, r"labels\.csv: labels are not in classes: line 5 'bird'$"),
     "label with a line feed": (PLAIN + b'd.jpg,"cat\nfish"\n', {}, r"invalid class names: line 6 'cat\\nfish'"),
     "value": (
-        b"image,cat,dog\na.jpg,1,yes\nb.jpg,2,0\n",
+        b"image,cat,dog\na.jpg,1,yess\nb.jpg,2,0\n",
         {"labels": COLUMNS},
-        r"2 values are none of 1, 0, -1 and empty: line 2, column dog: 'yes', line 3, column cat: '2'",
+        r"2 values are none of 1, 0, .*: line 2, column dog: 'yess', line 3, column cat: '2'",
     ),
     "split word": (
         b"image,labels,part\na.jpg,cat,train\nb.jpg,cat,\nc.jpg,cat,eval\n",
@@ -317,7 +331,7 @@ FAULTS = {
     ),
     "quote not closed": (PLAIN + b'd.jpg,"cat\ne.jpg,dog\n', {}, r"labels\.csv: line 6: unexpected end of data"),
     "quote in the middle": (PLAIN + b'"d"x.jpg,cat\n', {}, r"labels\.csv: line 6: "),
-    "not text": (b"\xff\xfea\x00", {}, r"labels\.csv: cannot be read as UTF-8"),
+    "not text": (b"image\xff", {}, r"labels\.csv: cannot be read as UTF-8"),
     "empty": (b"\n \n", {}, r"labels\.csv is empty"),
     "header alone": (b"image,labels\n", {}, r"labels\.csv: no image in it"),
     "no label": (b"image,labels\na.jpg,\n", {}, r"labels\.csv: no class in it"),
@@ -427,10 +441,19 @@ def test_a_table_written_as_csv_and_as_json_is_the_same_dataset(pool, data):
         text = "\n".join(encoder.dumps(entry) for entry in found) if lines else encoder.dumps(found, indent=1)
         (pool / "labels.json").write_text(text)
 
-    common = {"root": ".", "size": 8, "bad_images": "stop", "classes": classes, "val_fraction": 0.3}
+    common = {
+        "root": ".",
+        "size": 8,
+        "bad_images": "stop",
+        "links": "inside",
+        "max_pixels": 10**8,
+        "classes": classes,
+        "val_fraction": 0.3,
+    }
     common |= {"test_fraction": 0.3, "split_seed": 7}
-    keys = {"source": "json", "file": "labels.json", "path_key": "path", "labels_key": "has", "absent_key": "not"}
-    keys |= common | {"split_key": "in" if split else None}
+    content = {"kind": "objects", "path_key": "path", "labels_key": "has", "separator": None, "absent_key": "not"}
+    content |= {"split_key": "in" if split else None}
+    keys = common | {"source": "json", "file": "labels.json", "content": content}
     words = common | {"delimiter": delimiter, "split_column": "part" if split else None}
 
     # one column per class: 1 present, 0 absent, empty unknown; the same as both lists where nothing else is said

@@ -53,7 +53,15 @@ def edit(file: Path, change) -> None:
 
 
 def settings(root: str = ".", **changes) -> cub.Settings:
-    fixed = {"source": "cub", "root": root, "least_certainty": 1, "size": 8, "bad_images": "stop"}
+    fixed = {
+        "source": "cub",
+        "root": root,
+        "least_certainty": 1,
+        "size": 8,
+        "bad_images": "stop",
+        "links": "inside",
+        "max_pixels": 10**8,
+    }
     return cub.Settings.model_validate(fixed | {"val_fraction": 0.4, "split_seed": 1200} | changes)
 
 

@@ -14,7 +14,15 @@ PLAIN = ("cat/1.jpg", "cat/2.JPG", "cat/deep/er/3.png", "dog/1.jpg", "dog/5.webp
 
 
 def settings(**changes) -> folder.Settings:
-    fixed = {"source": "folder", "root": "photos", "size": 8, "bad_images": "stop", "classes": None}
+    fixed = {
+        "source": "folder",
+        "root": "photos",
+        "size": 8,
+        "bad_images": "stop",
+        "links": "inside",
+        "max_pixels": 10**8,
+        "classes": None,
+    }
     fixed |= {"split_folders": False, "same_name": "separate"}
     return folder.Settings.model_validate(
         fixed | {"val_fraction": 0.2, "test_fraction": 0.2, "split_seed": 0} | changes
@@ -84,7 +92,9 @@ def test_linked_folders_are_followed(tmp_path):
     write(tmp_path, *PLAIN)
     (tmp_path / "photos" / "dog").rename(tmp_path / "elsewhere")
     os.symlink(tmp_path / "elsewhere", tmp_path / "photos" / "dog", target_is_directory=True)
-    assert labels(read(tmp_path)) == {name: [name[:3]] for name in PLAIN}
+    assert labels(read(tmp_path, links="follow")) == {name: [name[:3]] for name in PLAIN}
+    with pytest.raises(SourceError, match=r"^photos: 1 link leads out of the folder: dog; .* prepare: links: follow"):
+        read(tmp_path)
 
 
 def test_loose_pictures_are_left_out_with_a_warning(tmp_path):

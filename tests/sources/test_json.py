@@ -17,12 +17,17 @@ ENTRIES: list[dict[str, Any]] = [
 ]
 
 
+OBJECTS = {"kind": "objects", "path_key": "path", "labels_key": "labels", "separator": None}
+OBJECTS |= {"absent_key": "absent", "split_key": None}
+
+
 def settings(**changes) -> json.Settings:
-    fixed = {"source": "json", "root": ".", "size": 8, "bad_images": "stop", "file": "labels.json", "path_key": "path"}
-    fixed |= {"labels_key": "labels", "absent_key": "absent", "exhaustive": False, "split_key": None, "classes": None}
-    return json.Settings.model_validate(
-        fixed | {"val_fraction": 0.25, "test_fraction": 0.25, "split_seed": 0} | changes
-    )
+    """Settings of a file of objects; keys of `content` may be named alone."""
+    content = changes.pop("content", OBJECTS | {key: changes.pop(key) for key in [*changes] if key in OBJECTS})
+    fixed = {"source": "json", "root": ".", "size": 8, "bad_images": "stop", "links": "inside", "max_pixels": 10**8}
+    fixed |= {"file": "labels.json", "content": content, "exhaustive": False, "classes": None}
+    fixed |= {"val_fraction": 0.25, "test_fraction": 0.25, "split_seed": 0}
+    return json.Settings.model_validate(fixed | changes)
 
 
 def read(folder: Path, content: Any, **changes) -> Dataset:
@@ -189,7 +194,7 @@ FAULTS = {
     "no picture": ([*ENTRIES, {"path": "e.jpg", "labels": []}], {}, r"paths have no picture file: entry 5 'e\.jpg'"),
     "empty list": ([], {}, r"labels\.json: no image in it"),
     "empty file": ("", {}, r"labels\.json: no image in it"),
-    "not text": (b"\xff\xfe", {}, r"labels\.json: cannot be read as UTF-8"),
+    "not text": (b"[\xff", {}, r"labels\.json: cannot be read as UTF-8"),
 }
 
 

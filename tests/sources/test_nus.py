@@ -62,7 +62,16 @@ def edit(folder: Path, name: str, change) -> None:
 
 
 def settings(layout: str = "official", root: str = ".", **changes) -> nus.Settings:
-    fixed = {"source": "nus", "layout": layout, "root": root, "classes": None, "size": 8, "bad_images": "stop"}
+    fixed = {
+        "source": "nus",
+        "layout": layout,
+        "root": root,
+        "classes": None,
+        "size": 8,
+        "bad_images": "stop",
+        "links": "inside",
+        "max_pixels": 10**8,
+    }
     return nus.Settings.model_validate(fixed | {"val_fraction": 0.25, "split_seed": 1200} | changes)
 
 

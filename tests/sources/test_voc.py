@@ -49,7 +49,7 @@ def tree(folder: Path, train: dict = TRAIN, val: dict = VAL, classes: tuple[str,
 
 def settings(root: str = ".", **changes) -> voc.Settings:
     fixed = {"source": "voc", "root": root, "labels": "lists", "difficult": "negative", "classes": None, "size": 8}
-    fixed |= {"bad_images": "stop", "val_fraction": 0.25, "split_seed": 1200}
+    fixed |= {"bad_images": "stop", "links": "inside", "max_pixels": 10**8, "val_fraction": 0.25, "split_seed": 1200}
     return voc.Settings.model_validate(fixed | changes)
 
 
@@ -70,7 +70,7 @@ def labels(data: Dataset) -> dict[str, list[int]]:
 def picture(data: Dataset, row: int) -> np.ndarray:
     file = data.image(row)
     assert isinstance(file, Path)
-    return decode(file)
+    return decode(file, 10**8)
 
 
 PLAIN = {  # difficult counts as absent; images without a positive are gone
@@ -258,7 +258,7 @@ FAULTS = {
         lambda t: t + b"2008_000010\n",
         r"(?m)^val\.txt: images are in train\.txt too: 2008_000010$",
     ),
-    "not text": ("cat_train.txt", lambda t: b"\xff\xfe\x00\x01", r"cat_train\.txt: cannot be read as UTF-8"),
+    "not text": ("cat_train.txt", lambda t: b"a\xff\x00\x01", r"cat_train\.txt: cannot be read as UTF-8"),
 }
 
 

@@ -29,6 +29,8 @@ VOC = {
     "classes": None,
     "size": 8,
     "bad_images": "stop",
+    "links": "inside",
+    "max_pixels": 10**8,
     "val_fraction": 0.2,
     "split_seed": 1200,
 }
@@ -97,7 +99,7 @@ def test_prepare_writes_table_pictures_and_report(project):
     assert table.truth.tolist() == [[1, 0], [1, 1], [0, 1], [1, 0], [1, 0], [1, 0], [0, 1]]
     pixels = Pixels(folder / "images.h5")
     for row, path in enumerate(table.paths):
-        assert np.array_equal(pixels[[row]][0], resize(decode(root / "raw" / path), 8))
+        assert np.array_equal(pixels[[row]][0], resize(decode(root / "raw" / path, 10**8), 8))
     with h5py.File(folder / "images.h5") as file:
         assert (file.attrs["size"], file.attrs["source"]) == (8, "voc")
 
@@ -217,7 +219,15 @@ def test_bad_pictures_drop_out_where_that_is_asked(project):
 
 def test_of_ones_own_data_no_published_draw_is_told(project):
     block = {"source": "folder", "root": "raw", "split_folders": True, "same_name": "separate", "classes": None}
-    block |= {"size": 8, "bad_images": "drop", "val_fraction": 0.0, "test_fraction": 0.0, "split_seed": 0}
+    block |= {
+        "size": 8,
+        "bad_images": "drop",
+        "links": "inside",
+        "max_pixels": 10**8,
+        "val_fraction": 0.0,
+        "test_fraction": 0.0,
+        "split_seed": 0,
+    }
     root = project(block, protocol="given")
     for part in ("train", "val", "test"):
         for number, label in enumerate(("cat", "dog")):
@@ -230,6 +240,7 @@ def test_of_ones_own_data_no_published_draw_is_told(project):
         "the labels are not exhaustive: what is not given is unknown; no score is against the truth; a sample labelled "
         "in full, as val and test, would tell",
         "1 image left out, since files cannot be used",
+        "6 pictures of one colour throughout",
     ]
 
 
@@ -240,7 +251,9 @@ def test_a_mended_picture_is_read_and_no_other_again(project, capsys, monkeypatc
     small_tree(root / "raw")
     picture, scratch = root / "raw" / "JPEGImages" / "img_2.jpg", root / ".pipeline" / "checkpoints"
     whole, decoded, read = picture.read_bytes(), packing.decode_noting, []
-    monkeypatch.setattr(packing, "decode_noting", lambda file, name: (read.append(name), decoded(file, name))[1])
+    monkeypatch.setattr(
+        packing, "decode_noting", lambda file, most, name: (read.append(name), decoded(file, most, name))[1]
+    )
     for number in range(3):
         picture.write_bytes(bytes([number]) * (len(whole) + number * longer))
         with pytest.raises(ImageError, match="1 of 7"):
@@ -252,7 +265,7 @@ def test_a_mended_picture_is_read_and_no_other_again(project, capsys, monkeypatc
     picture.write_bytes(whole)
     prepare(root, "pets")
     assert len(read) == 7 + 3 and set(read[7:]) == {"JPEGImages/img_2.jpg"}
-    assert np.array_equal(Pixels(root / "data/prepare/pets/images.h5")[[2]][0], resize(decode(picture), 8))
+    assert np.array_equal(Pixels(root / "data/prepare/pets/images.h5")[[2]][0], resize(decode(picture, 10**8), 8))
     assert list(scratch.iterdir()) == []
 
 
@@ -270,6 +283,7 @@ def test_suspicious_pictures_are_told(project):
         "12 pictures are equal to JPEGImages/i_14.jpg: a placeholder of pictures that are gone?",
         "1 picture with a side below 16 pixels, as placeholders have",
         "1 picture of one side more than 8 times the other, packed as a square all the same",
+        "25 pictures of one colour throughout",  # all but the tiny one
         "1 picture ending in plain grey, as files do that were cut short",
     ]
     assert [text for text in report["warnings"] if " picture" in text] == told
@@ -285,10 +299,10 @@ def test_a_picture_changed_after_an_interrupt_is_read_anew(project, monkeypatch)
     old, new = (jpeg(colour).ljust(700, b"\0") for colour in ((0, 0, 0), (255, 0, 0)))  # of one size
     first.write_bytes(old)
 
-    def interrupt(picture, name):
+    def interrupt(picture, most, name):
         if name.endswith("img_3.jpg"):
             raise KeyboardInterrupt
-        return decoded(picture, name)
+        return decoded(picture, most, name)
 
     with monkeypatch.context() as patch:
         patch.setattr(packing, "decode_noting", interrupt)
@@ -297,7 +311,7 @@ def test_a_picture_changed_after_an_interrupt_is_read_anew(project, monkeypatch)
             prepare(root, "pets")
     first.write_bytes(new)
     prepare(root, "pets")
-    assert np.array_equal(Pixels(root / "data/prepare/pets/images.h5")[[0]][0], resize(decode(new), 8))
+    assert np.array_equal(Pixels(root / "data/prepare/pets/images.h5")[[0]][0], resize(decode(new, 10**8), 8))
 
 
 @pytest.mark.parametrize(
@@ -439,6 +453,6 @@ def test_real_photographs(project, repository):
     pixels = Pixels(out / "images.h5")
     table = read_table(out / "table.h5")
     assert pixels.shape == (1100, 32, 32, 3)
-    picture = decode(folder / "VOCdevkit" / "VOC2012" / table.paths[7])
+    picture = decode(folder / "VOCdevkit" / "VOC2012" / table.paths[7], 10**8)
     assert np.array_equal(pixels[[7]][0], resize(picture, 32))
     assert "| test | 440 |" in (out / "summary.md").read_text()

@@ -33,6 +33,8 @@ COCO_BLOCK = {
     "test_fraction": 0.4,
     "size": 160,
     "bad_images": "stop",
+    "links": "inside",
+    "max_pixels": 10**8,
     "val_fraction": 0.3,
     "split_seed": 1200,
 }
