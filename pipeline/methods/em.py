@@ -10,13 +10,12 @@ Differs: exact log losses of the logit where ``floor`` is 0; theirs is -log(p + 
 
 from typing import Annotated
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
 from pipeline.core.strict import Strict
 from pipeline.methods.shared.base import Method
-from pipeline.methods.shared.cells import Cells, log_cells
+from pipeline.methods.shared.cells import Cells, log_cells_of
 
 
 class Settings(Strict):
@@ -35,7 +34,7 @@ class EntropyMaximisation(Method):
 
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
         """Return belief p, with its gradient, and weight -alpha; arguments as in `Method.cells`."""
-        return log_cells(logits, torch.sigmoid(logits), -self.settings.alpha, self.settings.floor)
+        return log_cells_of(logits, logits, -self.settings.alpha, self.settings.floor)
 
 
 METHOD = EntropyMaximisation

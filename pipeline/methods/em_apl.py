@@ -84,13 +84,14 @@ class AsymmetricPseudoLabelling(Method):
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
         """Return EM's cells, or the stored target and beta where labelled; arguments as in `Method.cells`."""
         labelled = self.since[index] > 0
-        present = log_present(logits, self.settings.floor)
+        soft, present = self.soft[index].to(logits.dtype), log_present(logits, self.settings.floor)
         return Cells(
-            belief=torch.where(labelled, self.soft[index].to(logits.dtype), torch.sigmoid(logits)),
+            belief=torch.where(labelled, soft, torch.sigmoid(logits)),
             weight=torch.where(labelled, self.settings.beta, torch.full_like(logits, -self.settings.alpha)),
             l1=present,
             l2=present,
             l3=log_absent(logits, self.settings.floor),
+            absence=torch.where(labelled, 1 - soft, torch.sigmoid(-logits)),  # the difference loses its digits
         )
 
     def end_epoch(self, logits: Tensor, observed: Tensor) -> None:

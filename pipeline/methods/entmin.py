@@ -10,13 +10,12 @@ Published weight: VOC 0.01, COCO 0.9, NUS 0.4, CUB 0.4; chosen among 0.01, 0.02,
 
 from typing import Annotated
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
 from pipeline.core.strict import Strict
 from pipeline.methods.shared.base import Method
-from pipeline.methods.shared.cells import Cells, log_cells
+from pipeline.methods.shared.cells import Cells, log_cells_of
 
 
 class Settings(Strict):
@@ -33,7 +32,7 @@ class EntropyMinimisation(Method):
 
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
         """Return belief p, with its gradient, and the constant weight; arguments as in `Method.cells`."""
-        return log_cells(logits, torch.sigmoid(logits), self.settings.weight)
+        return log_cells_of(logits, logits, self.settings.weight)
 
 
 METHOD = EntropyMinimisation

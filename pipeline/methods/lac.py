@@ -20,6 +20,7 @@ fails. A batch without entries gives 0.
 Differs: in eval mode the loss is the same, but the queue is not written.
 """
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import torch
@@ -32,6 +33,9 @@ from pipeline.methods.shared.cells import Cells, assume_negative
 from pipeline.methods.shared.consistency import confident, confident_labels, consistency, consistency_cells
 from pipeline.methods.shared.problem import Problem
 from pipeline.networks.interface import Outputs
+
+PAIRS = 1 << 22
+"""Pairs of anchor and contrast that are held at a time: some 100 MB in all, whatever the batch, classes and queue."""
 
 
 class Settings(Strict):
@@ -155,28 +159,74 @@ class LabelAwareConsistency(Method):
         n = 2 * len(labels)
         z = torch.cat([current, memory.to(current.dtype)]).flatten(0, 1)  # (2 (n + m), E), the batch's 2 n first
         classes = torch.cat([labels, memory_labels]).repeat_interleave(2)
-        anchors = len(z) if self.settings.form == "code" else n
-        similarity = z[:anchors] @ z.T / self.settings.temperature
-        other = ~torch.eye(anchors, len(z), dtype=torch.bool, device=z.device)
-        same = classes[:anchors, None] == classes
-        if self.settings.form == "code":
-            sums = _log_ratios(similarity, same & other, other)
-            return -(sums / (same & other).sum(1)).mean()
-        return -_log_ratios(similarity, same & other, ~same).sum()
+        code = self.settings.form == "code"
+
+        place = torch.arange(len(z), device=z.device)
+
+        def of(rows: slice, z: Tensor) -> Tensor:
+            similarity = z[rows] @ z.T / self.settings.temperature
+            same = classes[rows, None] == classes
+            other = place[rows, None] != place
+            sums = _log_ratios(similarity, same & other, other if code else ~same)
+            return sums / (same & other).sum(1) if code else sums
+
+        if code:
+            return -_by_rows(of, len(z), z).mean()
+        return -_by_rows(of, n, z).sum()
 
     def _weak_contrast(self, current: Tensor, labels: Tensor, memory: Tensor, memory_labels: Tensor) -> Tensor:
         weak, strong = current.unbind(1)
         contrasts = torch.cat([weak, memory[:, 0].to(weak.dtype)])  # (n + m, E)
-        itself = torch.eye(len(weak), len(contrasts), dtype=torch.bool, device=weak.device)
-        products = torch.where(itself, (weak * strong).sum(1, keepdim=True), weak @ contrasts.T)
-        same = labels[:, None] == torch.cat([labels, memory_labels])
-        return -_log_ratios(products / self.settings.temperature, same, ~same).sum()
+        classes = torch.cat([labels, memory_labels])
+        place = torch.arange(len(contrasts), device=weak.device)
+
+        def of(rows: slice, weak: Tensor, strong: Tensor, contrasts: Tensor) -> Tensor:
+            own = (weak[rows] * strong[rows]).sum(1, keepdim=True)
+            products = torch.where(place[rows, None] == place, own, weak[rows] @ contrasts.T)
+            same = classes[rows, None] == classes
+            return _log_ratios(products / self.settings.temperature, same, ~same)
+
+        return -_by_rows(of, len(weak), weak, strong, contrasts).sum()
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         stored = state_dict.get(prefix + "queue")
         if stored is not None and self.queue.shape[-1] == 0:
             self.queue = self.queue.new_zeros(*self.queue.shape[:2], stored.shape[-1], dtype=stored.dtype)
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+class _Recomputed(torch.autograd.Function):
+    """Values of parts of the anchors, of which nothing is kept: each part is computed again for its gradient.
+
+    As torch.utils.checkpoint, which imports a compiler of 200 MB with it.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, of: Callable[..., Tensor], parts: list[slice], *embeddings: Tensor) -> Tensor:
+        """Return the values of all parts, one after the other."""
+        ctx.of, ctx.parts = of, parts
+        ctx.save_for_backward(*embeddings)
+        return torch.cat([of(rows, *embeddings) for rows in parts])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients of the embeddings."""
+        embeddings = [each.detach().requires_grad_() for each in ctx.saved_tensors]
+        for rows in ctx.parts:
+            with torch.enable_grad():
+                values = ctx.of(rows, *embeddings)
+            values.backward(gradients[0][rows])
+        return None, None, *(each.grad for each in embeddings)
+
+
+def _by_rows(of: Callable[..., Tensor], anchors: int, *embeddings: Tensor) -> Tensor:
+    """Return (A,) values of the anchors, so many at a time as have `PAIRS` pairs with the last embeddings."""
+    size = max(1, PAIRS // len(embeddings[-1]))
+    if anchors <= size:
+        return of(slice(0, anchors), *embeddings)
+    parts = [slice(start, min(start + size, anchors)) for start in range(0, anchors, size)]
+    result: Any = _Recomputed.apply(of, parts, *embeddings)
+    return result
 
 
 def _log_ratios(similarity: Tensor, positives: Tensor, contrasts: Tensor) -> Tensor:

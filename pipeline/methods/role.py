@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from pipeline.core.strict import Strict
 from pipeline.methods.shared.base import Method
-from pipeline.methods.shared.cells import Cells, log_absent, log_cells, log_present
+from pipeline.methods.shared.cells import Cells, log_absent, log_cells_of, log_present
 from pipeline.methods.shared.problem import Problem
 from pipeline.networks.interface import Outputs
 
@@ -76,7 +76,7 @@ class OnlineLabelEstimation(Method):
         out. A known cell is charged for what is known and by its estimate.
         """
         guess = self.guess.detach()[index].to(logits.dtype)
-        own = log_cells(logits, torch.sigmoid(guess), floor=self.settings.floor)
+        own = log_cells_of(logits, guess, floor=self.settings.floor)
         cross = _cross(guess, logits, self.settings.floor)
         return replace(own, l1=own.l1 + cross, l3=torch.where(observed == -1, own.l3 + cross, own.l3))
 

@@ -12,7 +12,7 @@ NeurIPS 2022, https://arxiv.org/abs/2206.00517.
 Authors' code: palm-biaoliu/mime @06e15de, utils/losses.py, loss_smile, and utils/models.py, MultilabelModel_smile, on
 images; palm-ml/smile @8feb9b8, train_smile2.py, on tables.
 Published: images: kl_normal and kl_beta 1e-5. Tables: kl_beta 1, mixing 0.01 to 0.9, prior 0.001 to 0.1, unknown 0.1 to
-0.7 or null, by data set.
+0.7 or 1 / (C - 1), by data set.
 Guess: theta, alpha, beta, latent and factor, which no source gives for images.
 Differs: exact log losses; theirs is -log(p + 1e-5), AN(d) too, which ``floor`` 1e-5 gives. A draw of Beta is made of
 the logarithms of two Gamma draws, so that log d and log(1 - d) keep their gradient where d is 0 or 1 in floating point.
@@ -59,9 +59,8 @@ class Tabular(Strict):
     """Share of d in the target."""
     prior: Annotated[float, Field(ge=0, le=1)]
     """The rest of the target where a label is unknown."""
-    unknown: Weight | None
-    """Weight of an unknown cell in the alignment; null: 1 / (C - 1), and what WAN makes of it where an image has more
-    or fewer known labels than one."""
+    unknown: Weight | Literal["published", "balanced"]
+    """Weight of an unknown cell in the alignment: a number, or WAN's 1 / (C - 1) (published) or m / u (balanced)."""
 
 
 class Settings(Strict):
@@ -121,6 +120,8 @@ class LabelEnhancement(Method):
         super().__init__(settings, problem)
         if (width := problem.width) is None:
             raise ConfigError("smile: needs the width of the features, which this problem does not tell")
+        if settings.form.kind == "tabular" and settings.form.unknown == "published" and len(problem.classes) < 2:
+            raise ConfigError("methods.smile.form.unknown: 1 / (C - 1) needs two classes or more, found 1")
         classes = len(problem.classes)
         self.encoder = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2 * settings.latent))
         self.decoder = nn.Linear(settings.latent, 2 * classes)
@@ -147,9 +148,10 @@ class LabelEnhancement(Method):
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
         """Return the classifier's cells, with the stored estimate as d; arguments as in `Method.cells`."""
         theta, alpha, floor = self.settings.theta, self.settings.alpha, self.settings.floor
-        target, weight = self._target(self.estimate[index].to(logits.dtype), observed)
+        d = self.estimate[index].to(logits.dtype)
+        target, rest, weight = self._target(d, 1 - d, observed)
         present, absent = log_present(logits, floor), log_absent(logits, floor)
-        aligned = theta * (target * present + (1 - target) * absent)
+        aligned = theta * (target * present + rest * absent)
         total = theta * weight + alpha
         return Cells(
             belief=theta * weight * target / total.clamp(min=torch.finfo(total.dtype).tiny),
@@ -180,8 +182,8 @@ class LabelEnhancement(Method):
         mean, std, a, b, d = estimated.mean, estimated.std, estimated.a, estimated.b, estimated.d
         if self.training:
             self.estimate[index] = (a / (a + b)).detach().to(self.estimate.dtype)
-        target, weight = self._target(d, observed)
-        align = weight * (target * log_present(logits, floor) + (1 - target) * log_absent(logits, floor))
+        target, rest, weight = self._target(d, torch.exp(-estimated.absent), observed)
+        align = weight * (target * log_present(logits, floor) + rest * log_absent(logits, floor))
         distribution = floored(torch.where(observed == 1, estimated.present, estimated.absent), floor)
         divergence = (
             _beta_divergence(a.double(), b.double()) if settings.form.kind == "image" else _as_coded_on_tables(d)
@@ -198,15 +200,24 @@ class LabelEnhancement(Method):
         """Return the estimator at its own rate; arguments as in `Method.parameter_groups`."""
         return super().parameter_groups(lr * self.settings.factor)
 
-    def _target(self, d: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what the alignment aims at, and the weight of each cell in it: (B, C) both."""
+    def _target(self, d: Tensor, absence: Tensor, observed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what the alignment aims at, 1 less that, and the weight of each cell in it: (B, C) each.
+
+        ``absence`` is 1 - d, which as a difference loses its digits where d is close to 1.
+        """
         form = self.settings.form
         if form.kind == "image":
-            return d, torch.ones_like(d)
-        unknown = assumed_weight(observed, d.dtype) if form.unknown is None else form.unknown
+            return d, absence, torch.ones_like(d)
+        unknown: Tensor | float
+        if form.unknown == "published" or form.unknown == "balanced":
+            unknown = assumed_weight(observed, d.dtype, form.unknown)
+        else:
+            unknown = form.unknown
         rest = torch.where(observed == 0, form.prior, (observed == 1).to(d.dtype))
         weight = torch.where(observed == 0, unknown, torch.ones_like(d))
-        return form.mixing * d.detach() + (1 - form.mixing) * rest, weight
+        mixing = form.mixing
+        target = mixing * d.detach() + (1 - mixing) * rest
+        return target, mixing * absence.detach() + (1 - mixing) * (1 - rest), weight
 
 
 def _log_gamma(shape: Tensor) -> Tensor:

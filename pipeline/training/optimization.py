@@ -6,26 +6,28 @@ import torch
 
 from pipeline.methods.shared.base import Method
 from pipeline.networks.network import Network
-from pipeline.training.settings import Training
+from pipeline.training.settings import Average, Training
 
 
 class MovingAverage:
     """Exponential moving average of a network's whole state, as in LAC's code; counters are copied.
 
     Args:
-        network: The network to follow.
-        decay: Final decay d; the decay of step t is min(d, (1 + t) / (10 + t)).
+        network: The network to follow, whose weights it starts from.
+        settings: Decay, and the rule that it grows by.
     """
 
-    def __init__(self, network: Network, decay: float) -> None:
+    def __init__(self, network: Network, settings: Average) -> None:
         self.network = copy.deepcopy(network).eval()
-        self.decay, self.steps = decay, 0
+        self.settings, self.steps = settings, 0
 
     @torch.no_grad()
     def update(self, network: Network) -> None:
         """Take one step towards the network's weights."""
         self.steps += 1
-        decay = min(self.decay, (1 + self.steps) / (10 + self.steps))
+        decay = self.settings.decay
+        if self.settings.rule == "warmup":
+            decay = min(decay, (1 + self.steps) / (10 + self.steps))
         for mean, value in zip(self.network.parameters(), network.parameters(), strict=True):
             mean.lerp_(value, 1 - decay)
         for mean, value in zip(self.network.buffers(), network.buffers(), strict=True):

@@ -75,6 +75,16 @@ class EarlyStop(Strict):
         return self
 
 
+class Average(Strict):
+    """Moving average of the weights; averaged and raw ones compete on val."""
+
+    decay: Annotated[float, Field(gt=0, lt=1)]
+    """d: the share of the average that a step keeps."""
+    rule: Literal["published", "warmup"]
+    """``published``: d from the first step, as in LAC's code: 0.9997 holds on to the first weights for thousands of
+    steps; ``warmup``: min(d, (1 + t) / (10 + t)) at step t, for shorter runs."""
+
+
 class Training(Strict):
     """One training stage: linear_init, finetune, end_to_end or lac."""
 
@@ -102,9 +112,8 @@ class Training(Strict):
     freeze: list[str]
     """Backbone modules that are not trained, by their whole names, with all that is in them (LAC: conv1, bn1, layer1):
     ``layer1`` is neither ``layer10`` nor ``layer2.0.layer1``."""
-    ema: Annotated[float, Field(gt=0, lt=1)] | None
-    """Decay d of the weights' moving average, warmed up as min(d, (1 + t) / (10 + t)); raw and averaged weights
-    compete on val. null: none."""
+    ema: Average | None
+    """null: raw weights alone."""
     early_stop: EarlyStop
     select: Literal["clean", "observed", "last"]
     """Epoch choice: val mAP by full labels (the papers), by observed labels, or the last epoch, whose raw weights are

@@ -12,6 +12,7 @@ from pipeline.config import params as config
 from pipeline.config.params import TRAINING_STAGES, Params, read_params, read_project
 from pipeline.core.errors import ConfigError
 from pipeline.core.strict import merge
+from pipeline.training.settings import Average
 
 TIMM = {"source": "timm", "model": "resnet18", "weights": "hub", "file": None, "mean": None, "std": None}
 VARIANT = {"dataset": "digits", "method": "an", "seed": 0, "start": "an"}
@@ -160,7 +161,8 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("finetune.default.optimizer", "lion", "finetune.default.optimizer: .*'adam'"),
     ("finetune.default.schedule", "cosine", "finetune.default.schedule"),
     ("finetune.default.warmup", 1.0, "finetune.default.warmup: .*less than 1"),
-    ("finetune.default.ema", 1.0, "finetune.default.ema: .*less than 1"),
+    ("finetune.default.ema", {"decay": 1.0, "rule": "warmup"}, "finetune.default.ema.decay: .*less than 1"),
+    ("finetune.default.ema", 0.9997, "finetune.default.ema: "),
     ("finetune.default.batch_norm", "eval", "finetune.default.batch_norm"),
     ("finetune.default.select", "test", "finetune.default.select: .*'clean', 'observed' or 'last'"),
     (
@@ -476,6 +478,9 @@ def test_variants_that_are_pooled_as_seeds_change_the_same_values(content: dict[
 
 
 # ---------------------------------------------------------------------------------------------- published recipes
+EMA = {"rule": "warmup"}
+
+
 def test_the_order_is_stage_then_recipe_then_its_dataset_then_variant(content: dict[str, Any]) -> None:
     put(
         content,
@@ -487,20 +492,29 @@ def test_the_order_is_stage_then_recipe_then_its_dataset_then_variant(content: d
     put(
         content,
         "methods.em.published.default.finetune",
-        {"weight_decay": 0.2, "batch_size": 2, "warmup": 0.2, "ema": 0.2},
+        {"weight_decay": 0.2, "batch_size": 2, "warmup": 0.2, "ema": EMA | {"decay": 0.2}},
     )
-    put(content, "methods.em.published.digits.finetune", {"warmup": 0.3, "ema": 0.3})
+    put(content, "methods.em.published.digits.finetune", {"warmup": 0.3, "ema": {"decay": 0.3}})
     put(content, "methods.em.published.voc.finetune", {"warmup": 0.5, "flip": True})
-    change = {"stage": {"ema": 0.4}, "method": {}}
+    change = {"stage": {"ema": {"decay": 0.4}}, "method": {}}
     put(content, "variants.finetune.digits-em-0-x", {**VARIANT, "method": "em", "set": change})
     params = parse_params(content)
     settings, own = params.run("finetune", "digits", "em", "digits-em-0-x")
     found = {
         key: getattr(settings, key) for key in ("epochs", "momentum", "weight_decay", "batch_size", "warmup", "ema")
     }
-    assert found == {"epochs": 1, "momentum": 0.1, "weight_decay": 0.2, "batch_size": 2, "warmup": 0.3, "ema": 0.4}
+    assert found == {
+        "epochs": 1,
+        "momentum": 0.1,
+        "weight_decay": 0.2,
+        "batch_size": 2,
+        "warmup": 0.3,
+        "ema": Average(decay=0.4, rule="warmup"),
+    }
     assert settings.flip is content["finetune"]["default"]["flip"]
-    assert params.run("finetune", "digits", "em")[0] == settings.model_copy(update={"ema": 0.3})
+    assert params.run("finetune", "digits", "em")[0] == settings.model_copy(
+        update={"ema": Average(decay=0.3, rule="warmup")}
+    )
     assert own == params.method("em", "digits") == content["methods"]["em"]["default"]  # the recipe is no setting of it
     with pytest.raises(
         ConfigError, match=r"^params/methods/an\.yaml:published: has no recipe of finetune for digits, .*$"

@@ -279,7 +279,7 @@ RECIPES: dict[tuple[str, str], tuple[Any, ...]] = {
             "warmup": 0.2,
             "epochs": 40,
             "batch_size": 32,
-            "ema": 0.9997,
+            "ema": {"decay": 0.9997, "rule": "published"},
             "early_stop": {"rule": "patience", "amount": 8.0},
             "batch_norm": "frozen",
             "freeze": ["conv1", "bn1", "layer1"],

@@ -37,7 +37,7 @@ READERS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "hill_gr": ("hill", lambda given: given | {"margin": 7.0, "gamma": 7.0}),
     "iun": ("iun", lambda given: {}),
     "role": ("role", lambda given: {"factor": 10.0}),
-    "wan": ("wan", lambda given: {}),
+    "wan": ("wan", lambda given: {"weight": "published"}),
 }
 """Golden file: the method, and its settings but `floor` from those of a case."""
 STATE = {"theta": "guess", "soft": "soft", "selected": "since"}

@@ -4,7 +4,9 @@ import math
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from pipeline.methods import lac
 from pipeline.methods.shared.base import Method, build
 from pipeline.methods.shared.problem import Problem
 from pipeline.networks.interface import Outputs
@@ -285,3 +287,43 @@ def test_sure_present_cells_are_entries_and_sure_absent_or_known_absent_ones_are
     observed = torch.tensor([[1, 0, 0, -1]], dtype=torch.int8)
     method(Outputs(logits, embeddings=outputs.embeddings), observed, torch.tensor([0]))
     assert method.get_buffer("queue_labels").tolist() == [1, 2] + [0] * 8
+
+
+# ---------------------------------------------------------------------------------------------- memory
+class Largest(TorchDispatchMode):
+    """The most elements of any tensor that is made, forward and backward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        for each in made if isinstance(made, tuple | list) else [made]:
+            if isinstance(each, torch.Tensor):
+                self.elements = max(self.elements, each.numel())
+        return made
+
+
+@pytest.mark.parametrize("form", ["code", "paper_a", "paper_b"])
+def test_the_contrast_in_parts_is_the_whole_one_in_bounded_memory(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = (torch.rand(6, 20, generator=torch.Generator().manual_seed(1)) < 0.5).int().tolist()
+    found, largest = [], []
+    for pairs in (1 << 22, 500, 1):  # all at once, some rows, row by row
+        monkeypatch.setattr(lac, "PAIRS", pairs)
+        method = make(20, form=form, queue_size=200, wrap="ring")
+        step(method, batch(labels, seed=1))  # its entries are in the queue then
+        given = batch(labels, seed=2)
+        assert given[0].embeddings is not None
+        with Largest() as mode:
+            loss = step(method, given)
+            loss.backward()
+        found.append((loss.detach(), given[0].embeddings.grad))
+        largest.append(mode.elements)
+    entries = sum(map(sum, labels))
+    anchors = {"code": 2 * (2 * entries), "paper_a": 2 * entries, "paper_b": entries}[form]
+    contrasts = (2 * entries) * (1 if form == "paper_b" else 2)
+    assert largest[0] >= anchors * contrasts and largest[1] <= 1200 < anchors * contrasts / 4
+    for loss, gradient in found[1:]:
+        torch.testing.assert_close(loss, found[0][0], rtol=1e-12, atol=0)
+        torch.testing.assert_close(gradient, found[0][1], rtol=1e-10, atol=1e-14)

@@ -26,7 +26,7 @@ IMAGE: dict[str, Any] = {
     "factor": 10.0,
     "floor": 0.0,
 }
-TABULAR = {"kind": "tabular", "mixing": 0.5, "prior": 0.1, "unknown": None}
+TABULAR = {"kind": "tabular", "mixing": 0.5, "prior": 0.1, "unknown": "balanced"}
 SETTINGS: list[dict[str, Any]] = [
     IMAGE,
     {**IMAGE, "theta": 0.5, "alpha": 0.5, "beta": 2.0},
@@ -109,7 +109,12 @@ def test_golden_image_form(case):
 def test_golden_tabular_alignment(case):
     """With d alone as the target."""
     observed, settings = torch.tensor(case["observed"], dtype=torch.int8), case["settings"]
-    form = {"kind": "tabular", "mixing": 1.0, "prior": 0.3, "unknown": None if settings["bias"] else settings["rate"]}
+    form = {
+        "kind": "tabular",
+        "mixing": 1.0,
+        "prior": 0.3,
+        "unknown": "published" if settings["bias"] else settings["rate"],
+    }
     method = made(observed.shape[1], form=form)
     logits, d = double(case["logits"]).requires_grad_(), double(case["target"]).requires_grad_()
     says(method, d=d)

@@ -20,7 +20,7 @@ from pipeline.training import loop as module
 from pipeline.training.inputs import FeatureInputs, ImageInputs, Inputs, predict
 from pipeline.training.loop import Data, History, Plan, Trainer, epoch_batches, stops_early
 from pipeline.training.optimization import MovingAverage, make_optimizer
-from pipeline.training.settings import EarlyStop, StrongView
+from pipeline.training.settings import Average, EarlyStop, StrongView
 from tests import tiny
 
 
@@ -328,14 +328,18 @@ def test_one_cycle_runs_over_the_epochs_of_a_trial(monkeypatch: pytest.MonkeyPat
 
 
 # ---------------------------------------------------------------------------------------------- moving average
-def test_the_average_follows_its_formula_with_its_own_statistics() -> None:
+@pytest.mark.parametrize(
+    ("rule", "decays"),
+    [("warmup", (2 / 11, 3 / 12, 0.3, 0.3)), ("published", (0.3, 0.3, 0.3, 0.3))],  # (1 + t) / (10 + t) below 0.3
+)
+def test_the_average_follows_its_formula_with_its_own_statistics(rule: str, decays: tuple[float, ...]) -> None:
     network = tiny.network(on_images=True)
-    average = MovingAverage(network, 0.3)
+    average = MovingAverage(network, Average.model_validate({"decay": 0.3, "rule": rule}))
     assert not average.network.training
     names = [name for name, _ in network.named_parameters()]
     names += [name for name, value in network.named_buffers() if value.is_floating_point()]
     expected = {name: network.state_dict()[name].double().clone() for name in names}
-    for step, decay in enumerate((2 / 11, 3 / 12, 0.3, 0.3), start=1):  # (1 + t) / (10 + t), and 0.3 from t = 3 on
+    for step, decay in enumerate(decays, start=1):
         torch.manual_seed(step)
         for value in network.parameters():
             value.data.normal_()
@@ -362,7 +366,7 @@ def test_raw_and_averaged_weights_compete_on_validation(winner: str) -> None:
         network,
         tiny.method("an", 4),
         tiny.features(4),
-        settings={"ema": 0.999},
+        settings={"ema": {"decay": 0.999, "rule": "warmup"}},
         learning_rate=0.5,
         score=scripted(scores),
     )
@@ -587,7 +591,11 @@ def test_early_stop(rule: str, amount: float, scores: list[float], epochs: int) 
 
 
 def test_early_stop_looks_at_the_better_of_raw_and_average() -> None:
-    settings = {"epochs": 3, "ema": 0.9, "early_stop": {"rule": "first_dip", "amount": 0.0}}
+    settings = {
+        "epochs": 3,
+        "ema": {"decay": 0.9, "rule": "warmup"},
+        "early_stop": {"rule": "first_dip", "amount": 0.0},
+    }
     scores = [5.0, 1.0, 3.0, 6.0, 7.0, 2.0]
     history = run(tiny.network(), tiny.method("an", 6), tiny.features(6), settings=settings, score=scripted(scores))
     assert len(history.rows) == 3 and (history.epoch, history.best) == (3, 7.0)
@@ -689,7 +697,7 @@ RESUMED: dict[str, dict[str, Any]] = {
             "momentum": 0.9,
             "schedule": "onecycle",
             "warmup": 0.3,
-            "ema": 0.9,
+            "ema": {"decay": 0.9, "rule": "warmup"},
         },
     },
     "lac": {
@@ -704,7 +712,7 @@ RESUMED: dict[str, dict[str, Any]] = {
                 "momentum": [0.85, 0.95],
                 "schedule": "onecycle",
                 "warmup": 0.3,
-                "ema": 0.9,
+                "ema": {"decay": 0.9, "rule": "warmup"},
             },
             **{"batch_norm": "frozen", "weight_decay": 0.01, "head_factor": 2.0, "freeze": ["layers.0"]},
         },
@@ -714,7 +722,13 @@ RESUMED: dict[str, dict[str, Any]] = {
         "own": {"threshold": 0.5, "form": "code", "weight_plc": 1.0},
         "head": tiny.EMBEDDING,
         "images": {"strong": StrongView.model_validate(tiny.STRONG)},
-        "settings": {"epochs": 3, "optimizer": "adamax", "momentum": 0.9, "ema": 0.5, "keep_epoch_logits": False},
+        "settings": {
+            "epochs": 3,
+            "optimizer": "adamax",
+            "momentum": 0.9,
+            "ema": {"decay": 0.5, "rule": "published"},
+            "keep_epoch_logits": False,
+        },
     },
 }
 

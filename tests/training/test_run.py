@@ -35,7 +35,7 @@ EMBEDDED = BLOCK | {
     "head": tiny.EMBEDDING,
     "strong": tiny.STRONG,
     "batch_norm": "frozen",
-    "ema": 0.9,
+    "ema": {"decay": 0.9, "rule": "warmup"},
     "optimizer": "adamw",
     "momentum": 0.9,
 }
@@ -359,7 +359,13 @@ def test_a_run_that_was_killed_is_resumed(
 ) -> None:
     """Killed in the first or second trial of the grid, which has two epochs of three steps; or in the run after it."""
     project.set("linear_init", learning_rate="grid", search={"values": [0.01, 0.1], "epochs": 2}, epochs=3)
-    project.set("linear_init", early_stop={"rule": "first_dip", "amount": 0.0}, ema=0.9, optimizer="adam", momentum=0.9)
+    project.set(
+        "linear_init",
+        early_stop={"rule": "first_dip", "amount": 0.0},
+        ema={"decay": 0.9, "rule": "warmup"},
+        optimizer="adam",
+        momentum=0.9,
+    )
     linear_init(project.root, "digits", "em_apl", 0)
     expected = project.bytes("linear_init", "digits-em_apl-0")
     folder = project.root / ".pipeline" / "checkpoints"

@@ -36,7 +36,13 @@ CONTEXTS: dict[str, tuple[str, dict[str, Any]]] = {
     "onecycle": (
         "finetune",
         {
-            **{"optimizer": "adamw", "momentum": [0.5, 0.9], "schedule": "onecycle", "warmup": 0.3, "ema": 0.9},
+            **{
+                "optimizer": "adamw",
+                "momentum": [0.5, 0.9],
+                "schedule": "onecycle",
+                "warmup": 0.3,
+                "ema": {"decay": 0.9, "rule": "warmup"},
+            },
             **{"head": tiny.EMBEDDING, "select": "last", "freeze": ["layers.0"]},
         },
     ),
@@ -44,7 +50,7 @@ CONTEXTS: dict[str, tuple[str, dict[str, Any]]] = {
         "finetune",
         {
             **{"optimizer": "adam", "momentum": 0.9, "head": {"kind": "boosted", "factor": 5.0}, **GRID},
-            **{"batch_norm": "frozen", "ema": 0.5},
+            **{"batch_norm": "frozen", "ema": {"decay": 0.5, "rule": "published"}},
         },
     ),
     "bottleneck": (
@@ -61,7 +67,10 @@ CONTEXTS: dict[str, tuple[str, dict[str, Any]]] = {
             **{"schedule": "onecycle", "warmup": 0.3, "momentum": 0.5},
         },
     ),
-    "features_adam": ("linear_init", {"strong": None, "optimizer": "adam", "momentum": 0.9, "ema": 0.5}),
+    "features_adam": (
+        "linear_init",
+        {"strong": None, "optimizer": "adam", "momentum": 0.9, "ema": {"decay": 0.99, "rule": "published"}},
+    ),
 }
 """Settings beside which each one is changed."""
 
@@ -155,6 +164,7 @@ BLOCKS = [
     tiny.EMBEDDING,
     BOTTLENECK,
     {"values": [0.05], "epochs": None},
+    {"decay": 0.3, "rule": "warmup"},
     {"rule": "none", "amount": 0.0},
     {"rule": "drop", "amount": 99.0},
 ]

@@ -8,9 +8,10 @@ Element losses are functions of the logit z, never of a probability: a log loss 
 a label missed by any margin. "Present" charges a low z; "absent" is the same loss at -z.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import floor, log
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -31,6 +32,8 @@ class Cells:
     """Loss of an unknown cell taken as present."""
     l3: Tensor
     """Loss of an unknown cell taken as absent, and of a cell observed absent."""
+    absence: Tensor | None = None
+    """1 - belief where the method has it exactly, as sigmoid(-z) of a belief sigmoid(z); None: as it is subtracted."""
 
 
 def cell_risk(cells: Cells, observed: Tensor) -> Tensor:
@@ -43,8 +46,25 @@ def cell_risk(cells: Cells, observed: Tensor) -> Tensor:
     Returns:
         (B, C) risk, not reduced.
     """
-    unknown = cells.weight * (cells.belief * cells.l2 + (1 - cells.belief) * cells.l3)
+    absence = 1 - cells.belief if cells.absence is None else cells.absence
+    unknown = cells.weight * (cells.belief * cells.l2 + absence * cells.l3)
     return torch.where(observed == 1, cells.l1, torch.where(observed == 0, unknown, cells.l3))
+
+
+def log_cells_of(logits: Tensor, believed: Tensor, weight: Tensor | float = 1.0, floor: float = 0.0) -> Cells:
+    """Answer for cells that are charged by the log loss and believed sigmoid(b) present.
+
+    Args:
+        logits: (B, C) logits.
+        believed: (B, C) logits b of the belief: those of the network itself, for one that is as sure.
+        weight: As in `log_cells`.
+        floor: As in `log_present`.
+
+    Returns:
+        The cells, whose 1 - belief is sigmoid(-b): in float32 the difference loses its digits from b of 10 on, and is 0
+        from 17 on.
+    """
+    return replace(log_cells(logits, torch.sigmoid(believed), weight, floor), absence=torch.sigmoid(-believed))
 
 
 def log_cells(logits: Tensor, belief: Tensor | float = 0.0, weight: Tensor | float = 1.0, floor: float = 0.0) -> Cells:
@@ -78,18 +98,22 @@ def rounded_share(share: float, n: int | Fraction) -> int:
     return floor(Fraction(str(share)) * n + Fraction(1, 2))
 
 
-def assumed_weight(observed: Tensor, dtype: torch.dtype) -> Tensor:
-    """Weigh the unknown labels of each image so that together they count as much as its known present ones.
+def assumed_weight(observed: Tensor, dtype: torch.dtype, rule: Literal["published", "balanced"]) -> Tensor:
+    """Weigh the unknown labels of each image.
 
     Args:
-        observed: (B, C) labels: 1 present, 0 unknown, -1 absent.
+        observed: (B, C) labels: 1 present, 0 unknown, -1 absent; C at least 2.
         dtype: Type of the answer.
+        rule: ``published``: 1 / (C - 1), whatever is known (Cole 2021); ``balanced``: such that together they count as
+            much as the image's known present ones.
 
     Returns:
-        (B, 1) weight in (0, 1]: m / (C - m - a), at most 1, with m labels known present and a known absent. It is
-        1 / (C - 1) where one label is known and present; an image without a present one is weighed as if one of its
-        unknown labels were, as the papers weigh it.
+        (B, 1) weight in (0, 1]. Balanced it is m / (C - m - a), at most 1, with m labels known present and a known
+        absent, so that one known label makes it the published one; an image without a present one is weighed as if one
+        of its unknown labels were.
     """
+    if rule == "published":
+        return torch.ones(len(observed), 1, dtype=dtype, device=observed.device) / (observed.shape[1] - 1)
     present = (observed == 1).sum(1, keepdim=True).clamp(min=1)
     unknown = observed.shape[1] - present - (observed == -1).sum(1, keepdim=True)
     return (present.to(dtype) / unknown.clamp(min=1)).clamp(max=1)

@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 
-from pipeline.methods.shared import cells
+from pipeline.methods.shared import base, cells
 from pipeline.methods.shared.cells import Cells, cell_risk, masked_mean
+from pipeline.methods.shared.problem import Problem
 
 FAR = [-745.0, -120.0, -50.0, -20.5, -3.0, 0.0, 1e-3, 3.0, 20.5, 37.0, 120.0, 745.0]
 
@@ -121,7 +122,7 @@ def test_a_share_is_rounded_as_the_decimal_that_it_prints_as(share, n, expected)
 )
 def test_assumed_absences_weigh_together_as_the_known_labels(labels, weight):
     beside = [1, 0, 0, 0, 0, 0]
-    found = cells.assumed_weight(torch.tensor([labels, beside], dtype=torch.int8), torch.float64)
+    found = cells.assumed_weight(torch.tensor([labels, beside], dtype=torch.int8), torch.float64, "balanced")
     assert found.dtype == torch.float64 and found.tolist() == [[weight], [1 / 5]]
 
 
@@ -131,7 +132,8 @@ def test_with_one_known_label_an_assumed_absence_weighs_as_published_bit_for_bit
         observed = torch.zeros(2, classes, dtype=torch.int8)
         observed[0, classes // 2] = 1
         published = torch.full((2, 1), 1 / (classes - 1), dtype=dtype)
-        assert torch.equal(cells.assumed_weight(observed, dtype), published)
+        for rule in ("published", "balanced"):
+            assert torch.equal(cells.assumed_weight(observed, dtype, rule), published)
 
 
 def test_only_half_precision_is_promoted():
@@ -226,3 +228,48 @@ def test_log_cells_are_an_log_loss_with_any_belief_and_weight():
     floored = cells.log_cells(logits, floor=0.1)
     assert floored.l2 is floored.l1 and torch.equal(floored.l1, cells.log_present(logits, 0.1))
     assert torch.equal(floored.l3, cells.log_absent(logits, 0.1))
+
+
+@pytest.mark.parametrize("z", [-40.0, -3.0, 0.0, 9.0, 16.5, 20.0, 40.0, 80.0])
+def test_a_cell_believed_as_the_network_is_sure_keeps_its_entropy_in_single_precision(z: float) -> None:
+    """By closed forms in double precision: -p log p - (1 - p) log(1 - p), with the gradient -z p (1 - p)."""
+    logits = torch.tensor([[z]], dtype=torch.float32, requires_grad=True)
+    risk = cell_risk(cells.log_cells_of(logits, logits), torch.zeros(1, 1, dtype=torch.int8))
+    risk.backward()
+    far = math.exp(-abs(z))
+    p, q = (1 / (1 + far), far / (1 + far)) if z >= 0 else (far / (1 + far), 1 / (1 + far))
+    softplus = math.log1p(far)
+    expected = p * (softplus + max(-z, 0)) + q * (softplus + max(z, 0))
+    assert risk.item() == pytest.approx(expected, rel=1e-5)
+    assert logits.grad is not None
+    assert logits.grad.item() == pytest.approx(-z * p * q, rel=1e-4, abs=1e-30)
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("em", {"alpha": 1.0, "floor": 0.0}),
+        (
+            "em_apl",
+            {
+                "alpha": 1.0,
+                "beta": 0.5,
+                "proportion": 0.9,
+                "warmup": 0.5,
+                "target": "soft",
+                "positive": 0.0,
+                "floor": 0.0,
+            },
+        ),
+        ("entmin", {"weight": 1.0}),
+    ],
+)
+def test_methods_of_entropy_push_a_sure_cell_in_single_precision(name: str, own: dict) -> None:
+    method = base.build(name, own, Problem(1, ("a", "b"), torch.ones(2, dtype=torch.int64), None))
+    logits = torch.tensor([[18.0, 30.0]], requires_grad=True)
+    cell_risk(
+        method.cells(logits, torch.zeros(1, 2, dtype=torch.int8), torch.tensor([0])), torch.zeros(1, 2)
+    ).sum().backward()
+    assert logits.grad is not None
+    expected = torch.tensor([[z * math.exp(-z) / (1 + math.exp(-z)) ** 2 for z in (18.0, 30.0)]])
+    torch.testing.assert_close(logits.grad.abs(), expected, rtol=1e-4, atol=0)
