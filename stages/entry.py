@@ -7,6 +7,7 @@ import argparse
 import ctypes
 import inspect
 import os
+import re
 import signal
 import sys
 import time
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pipeline.core.errors import SpmlError
+from pipeline.core.text import show_text
 
 TEMPLATES = Path(__file__).parent / "templates"
 """Folder of the stages' summaries, ``<stage>.md.j2``."""
@@ -59,7 +61,7 @@ def run(stage: Callable[..., None], argv: list[str] | None = None) -> None:
     try:
         stage(Path("."), **vars(arguments))
     except SpmlError as error:
-        sys.exit(f"{stage.__name__}: {error}")
+        sys.exit(show_text(f"{stage.__name__}: {error}"))
     except KeyboardInterrupt:
         print(f"{stage.__name__}: interrupted; run it again to go on", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
@@ -71,12 +73,34 @@ def _parser(stage: Callable[..., None]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"python -m stages.{stage.__name__}", description=module.partition("\n")[0])
     for name, parameter in list(inspect.signature(stage).parameters.items())[1:]:
         if parameter.default is inspect.Parameter.empty:
-            parser.add_argument(name, type=parameter.annotation)
+            parser.add_argument(name, type=_seed if parameter.annotation is int else _name)
         elif isinstance(parameter.default, bool):
             parser.add_argument(f"--{name}", action="store_true")
         else:
-            parser.add_argument(f"--{name}", default=parameter.default)
+            parser.add_argument(f"--{name}", type=_name, default=parameter.default)
     return parser
+
+
+def _name(text: str) -> str:
+    """Return the name of a dataset or a method, or the key of a variant: never a path.
+
+    Raises:
+        ArgumentTypeError: It is none.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_]*(-[a-z0-9_]+)*", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no name of [a-z0-9_]")
+    return text
+
+
+def _seed(text: str) -> int:
+    """Return a seed.
+
+    Raises:
+        ArgumentTypeError: It is no whole number from 0.
+    """
+    if not re.fullmatch("[0-9]{1,18}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no seed: a whole number from 0")
+    return int(text)
 
 
 def _note_seconds(stage: str, names: list[str], seconds: float) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from pipeline.cli.verbs import Failed, Verbs
 from pipeline.core.errors import ConfigError
 from pipeline.core.faults import pluralize
+from pipeline.core.text import show_text
 
 SHOWN = 3
 """Folders of removed runs that a warning names."""
@@ -39,11 +40,11 @@ def find_problems(root: Path) -> tuple[list[str], list[Path]]:
     from pipeline.config.params import read_project
 
     try:
-        params = read_project(root)
+        params, last = read_project(root), graph.LastRun(root)
     except ConfigError as error:
         return str(error).splitlines(), []
-    problems, leftovers = graph.check(root, params)
-    return [*preflight.check(root, params), *problems], leftovers
+    problems, leftovers = graph.check(root, params, last)
+    return [*preflight.check(root, params, last), *problems], leftovers
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:
@@ -60,7 +61,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     """
     problems, leftovers = find_problems(Path())
     for problem in problems:
-        print(f"error: {problem}", file=sys.stderr)
+        print(show_text(f"error: {problem}"), file=sys.stderr)
     if problems:  # a fault in params.yaml may be why runs are not asked for, so leftovers are neither named nor deleted
         kept = " or deleted" if options.remove_leftovers else ""
         print(f"{pluralize(len(problems), 'problem')}; nothing was run{kept}", file=sys.stderr)

@@ -11,8 +11,6 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML, YAMLError
-
 from pipeline.cli.recognise import NONE, SPLIT, Declared, Named, find_folder, recognise
 from pipeline.cli.verbs import Verbs
 from pipeline.config import rules
@@ -21,6 +19,7 @@ from pipeline.core import files
 from pipeline.core.errors import ConfigError
 from pipeline.core.faults import pluralize, preview
 from pipeline.core.strict import NAME
+from pipeline.core.yaml import parse_yaml
 from pipeline.labels.table import SPLITS, Dataset, Table
 from pipeline.sources import base
 
@@ -224,9 +223,9 @@ def list_names(project: Path, root: str) -> set[str]:
     methods = sorted((project / METHODS).glob("*.yaml"))
     for path in (params, *sorted((project / "profiles").glob("*.yaml")), *methods):
         try:
-            content = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
-        except (YAMLError, UnicodeDecodeError, OSError) as error:
-            raise ConfigError(f"{path}: not YAML 1.2: {' '.join(str(error).split())}") from error
+            content = parse_yaml(path.read_text(encoding="utf-8"), str(path))
+        except (UnicodeDecodeError, OSError) as error:
+            raise ConfigError(f"{path}: not YAML 1.2: {error}") from error
         sections = {"methods": {path.stem: content}} if path in methods else _mapping(content)
         mine = {
             name for name, block in _mapping(sections.get("prepare")).items() if _mapping(block).get("root") == root

@@ -20,7 +20,8 @@ from tqdm import tqdm
 from pipeline.config import profiles
 from pipeline.config.params import Params, read_params
 from pipeline.core.errors import ConfigError, SourceError
-from pipeline.core.faults import FaultyData, pluralize, preview, to_printable
+from pipeline.core.faults import FaultyData, pluralize, preview
+from pipeline.core.text import to_printable
 from pipeline.data import disk, published
 from pipeline.data.images import ImageError, decode_noting
 from pipeline.data.packing import ODD, oddities

@@ -9,6 +9,7 @@ import sys
 from pipeline.cli import check, check_data, init, methods, profile, scratch, show, verify
 from pipeline.cli.verbs import Failed
 from pipeline.core.errors import SpmlError
+from pipeline.core.text import show_text
 
 VERBS = (init, check_data, show, methods, scratch, check, profile, verify)
 
@@ -38,12 +39,12 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # names of files may be no UTF-8
     try:
         for line in options.run(options):
-            print(line)
+            print(show_text(line))
         sys.stdout.flush()
     except Failed:
         return 1
     except SpmlError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(show_text(f"error: {error}"), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -58,7 +58,10 @@ def find_in_commit(path: Path, revision: str, copies: Path) -> list[Output]:
     """
     from dvc.api import DVCFileSystem  # takes a second to import
     from dvc.exceptions import DvcException
+    from scmrepo.exceptions import SCMError
 
+    if not revision.strip():
+        raise FileError("--rev: names no commit")
     root = _project_root(Path.cwd())
     if not (absolute := Path(os.path.normpath(Path.cwd() / path))).is_relative_to(root):
         raise FileError(f"{path}: lies outside the project {root}")
@@ -71,7 +74,7 @@ def find_in_commit(path: Path, revision: str, copies: Path) -> list[Output]:
         if not found:
             raise FileError(f"{name}: {revision} has no such output; {_beside(files, name)}")
         return [Output(file, _fetch(files, file, revision, copies)) for file in found]
-    except DvcException as error:
+    except (DvcException, SCMError) as error:
         raise FileError(f"--rev {revision}: {error}") from error
 
 

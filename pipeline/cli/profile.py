@@ -10,13 +10,12 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from ruamel.yaml import YAML, YAMLError
-
 from pipeline.cli.verbs import Verbs
 from pipeline.config import profiles
 from pipeline.config.params import PARAMS
 from pipeline.core.errors import ConfigError
 from pipeline.core.files import write_text
+from pipeline.core.yaml import parse_yaml
 
 
 def is_kept_elsewhere(root: Path, file: str, text: str) -> bool:
@@ -42,8 +41,8 @@ def is_kept_elsewhere(root: Path, file: str, text: str) -> bool:
     if name in (None, profiles.DEFAULT) or file not in (PARAMS, *profiles.covered(root, name)):
         return False  # a file that the profile is not laid over is composed of itself
     try:
-        blocks = profiles.blocks_with_root(YAML(typ="safe", pure=True).load(whole))
-    except (YAMLError, AttributeError):  # not YAML, or not a mapping of mappings: certainly an edit
+        blocks = profiles.blocks_with_root(parse_yaml(whole, PARAMS))
+    except (ConfigError, AttributeError):  # not YAML, or not a mapping of mappings: certainly an edit
         return False
     for raw in (None, *{str(block["root"]) for block in blocks.values()}):
         try:
@@ -106,7 +105,7 @@ def _require_root(root: Path, name: str, text: str) -> None:
     Raises:
         ConfigError: One is absent.
     """
-    content = YAML(typ="safe", pure=True).load(text)
+    content = parse_yaml(text, PARAMS)
     for dataset, block in profiles.blocks_with_root(content).items():
         if dataset in content["grid"]["datasets"] and not (root / Path(block["root"]).expanduser()).is_dir():
             raise ConfigError(

@@ -100,7 +100,10 @@ def _class_names(file: Any) -> list[str] | None:
     if "classes" in file:
         return hdf5.read_strings(file["classes"])
     text = file.attrs.get("classes")
-    return [str(name) for name in json.loads(text)] if isinstance(text, str) else None
+    try:
+        return [str(name) for name in json.loads(text)] if isinstance(text, str) else None
+    except (ValueError, TypeError, RecursionError):  # no list: the attribute is shown as it is
+        return None
 
 
 def _class_counts(dataset: Any, names: list[str] | None) -> list[str]:

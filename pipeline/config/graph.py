@@ -7,7 +7,12 @@ from functools import cached_property
 from pathlib import Path, PurePath
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
 from pipeline.config.params import TRAINING_STAGES, Params
+from pipeline.core.errors import ConfigError
+from pipeline.core.strict import explain
+from pipeline.core.yaml import parse_yaml
 
 RUN_FOLDERS = ("runs", "analyses")
 """Top folders whose outs belong to runs."""
@@ -43,12 +48,20 @@ def relative(item: Any, root: Path) -> PurePath:
     return PurePath(path.relative_to(root) if path.is_relative_to(root) else path)
 
 
-def read_yaml(path: Path) -> Any:
-    """Return the content of a YAML file, read as DVC reads it."""
-    from dvc.fs import LocalFileSystem  # slow to import: not before it is needed
-    from dvc.utils.serialize import load_path
+def read_yaml(root: Path, name: str) -> Any:
+    """Return the content of a YAML file of the project.
 
-    return load_path(str(path), LocalFileSystem())
+    Args:
+        root: Project root.
+        name: Path of the file below it.
+
+    Raises:
+        ConfigError: It cannot be read, or is not YAML 1.2.
+    """
+    try:
+        return parse_yaml((root / name).read_text(encoding="utf-8"), name, fast=True)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{name}: cannot be read ({error})") from error
 
 
 def read_graph(root: Path) -> Graph:
@@ -71,12 +84,13 @@ def read_graph(root: Path) -> Graph:
     return Graph(base, stages, {relative(out, base) for stage in stages for out in stage.outs})
 
 
-def check(root: Path, params: Params) -> tuple[list[str], list[Path]]:
+def check(root: Path, params: Params, last: "LastRun") -> tuple[list[str], list[Path]]:
     """Check that each dep of each stage can be met, and list what removed runs left.
 
     Args:
         root: Project root, which holds dvc.yaml and .dvc.
         params: The checked parameters.
+        last: What DVC recorded.
 
     Returns:
         One line for each problem, and what removed runs left under runs/ and analyses/.
@@ -84,10 +98,14 @@ def check(root: Path, params: Params) -> tuple[list[str], list[Path]]:
     from dvc.exceptions import DvcException
 
     try:
+        if (root / "dvc.yaml").is_file():
+            read_yaml(root, "dvc.yaml")  # DVC itself would write out its aliases, however many they stand for
         graph = read_graph(root)
+    except ConfigError as error:
+        return [str(error)], []
     except DvcException as error:
         return [f"dvc.yaml: {error}"], []
-    return unmet_deps(graph, params), leftovers(graph, LastRun(root))
+    return unmet_deps(graph, params), leftovers(graph, last)
 
 
 def unmet_deps(graph: Graph, params: Params) -> list[str]:
@@ -101,7 +119,7 @@ def unmet_deps(graph: Graph, params: Params) -> list[str]:
             path = relative(dep, graph.root)
             if isinstance(dep, ParamsDependency) and (graph.root / path).exists():
                 if path not in contents:
-                    contents[path] = read_yaml(graph.root / path)
+                    contents[path] = read_yaml(graph.root, str(path))
                 faults = [f"{path} has no {key}" for key in _absent(dep.params, contents[path])]
             else:
                 faults = _unmet(graph, path, params)
@@ -171,23 +189,47 @@ def leftovers(graph: Graph, last: "LastRun") -> list[Path]:
         return sorted(Path(path) for path, digest in there.items() if read_digest(path) == digest)
 
 
+class _Out(BaseModel):
+    path: str
+    md5: str | None = None
+
+
+class _Stage(BaseModel):
+    params: dict[str, dict[str, Any]] = {}
+    outs: list[_Out] = []
+
+
+class _Lock(BaseModel):
+    stages: dict[str, _Stage] = {}
+
+
 class LastRun:
     """What DVC recorded of the last run of each stage.
 
     Args:
         root: Project root; without a dvc.lock nothing is on record.
+
+    Raises:
+        ConfigError: dvc.lock is not as DVC writes it.
     """
 
     def __init__(self, root: Path):
-        path = root / "dvc.lock"
-        content = read_yaml(path) if path.is_file() else None
-        self.stages: dict[str, Any] = (content or {}).get("stages") or {}
-        self.on_record = path.is_file()
+        self.on_record = (root / "dvc.lock").is_file()
+        try:
+            content = _Lock.model_validate(read_yaml(root, "dvc.lock") if self.on_record else {})
+        except ValidationError as error:
+            undo = "`git checkout dvc.lock` brings back the last commit's"
+            raise ConfigError(f"{explain(error, 'dvc.lock').splitlines()[0]}; {undo}") from error
+        self.stages = content.stages
 
     def outs(self) -> dict[PurePath, str]:
         """Return the digests of the recorded outs below `RUN_FOLDERS`, by path."""
-        entries = [out for stage in self.stages.values() for out in stage.get("outs") or []]
-        return {PurePath(out["path"]): out["md5"] for out in entries if PurePath(out["path"]).parts[0] in RUN_FOLDERS}
+        outs = [out for stage in self.stages.values() for out in stage.outs if out.md5]
+        return {
+            PurePath(out.path): str(out.md5)
+            for out in outs
+            if PurePath(out.path).parts[:1] in {(top,) for top in RUN_FOLDERS}
+        }
 
     def has_other_params(self, stage: str, section: str, value: Any) -> bool:
         """Return whether DVC will run a stage again anyway, since a section of params.yaml is another.
@@ -200,6 +242,5 @@ class LastRun:
         Returns:
             False where nothing is on record.
         """
-        entry = self.stages.get(stage) or {}
-        recorded = (entry.get("params") or {}).get("params.yaml") or {}
+        recorded = self.stages[stage].params.get("params.yaml", {}) if stage in self.stages else {}
         return self.on_record and recorded.get(section) != value

@@ -2,8 +2,7 @@
 
 params.yaml is complete: no setting has a default in code, so that the file says what a run did. A stage section maps
 ``default`` to a full block and a dataset's name to what differs there; ``prepare`` and ``backbone`` hold one full
-block a dataset. Each method has a file of its own, which its runs alone read. YAML 1.2 through ruamel.yaml, because
-PyYAML would read ``1e-5`` as text and ``no`` as False.
+block a dataset. Each method has a file of its own, which its runs alone read.
 """
 
 import re
@@ -12,11 +11,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
-from ruamel.yaml import YAML, YAMLError
 
 from pipeline.audits.settings import Audit, Landscape, Report
 from pipeline.core.errors import ConfigError
 from pipeline.core.strict import NAME, Positive, Strict, explain, merge
+from pipeline.core.yaml import parse_yaml
 from pipeline.labels.settings import Simulate
 from pipeline.networks.settings import DigitsBackbone, TimmBackbone
 from pipeline.training.settings import Features, Training
@@ -484,11 +483,11 @@ def _load(path: Path, name: str) -> Any:
         ConfigError: It is absent or not YAML 1.2.
     """
     try:
-        return YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+        return parse_yaml(path.read_text(encoding="utf-8"), name)
     except OSError as error:
         raise ConfigError(f"{name}: cannot be read ({error.strerror or error})") from error
-    except (YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{name}: not YAML 1.2: {' '.join(str(error).split())}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{name}: not YAML 1.2: {error}") from error
 
 
 def read_params(path: str | Path = PARAMS, *methods: str) -> Params:

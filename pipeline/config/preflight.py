@@ -14,7 +14,8 @@ from pipeline.config import rules
 from pipeline.config.graph import LastRun
 from pipeline.config.params import PUBLISHED, TRAINING_STAGES, Params, method_file, method_key
 from pipeline.config.plan import load_method, plan_run
-from pipeline.core import files
+from pipeline.core import files, resume
+from pipeline.core.device import choose_device
 from pipeline.core.errors import ConfigError, FileError, SourceError
 from pipeline.core.strict import explain
 from pipeline.labels import weights
@@ -25,25 +26,37 @@ from pipeline.networks.settings import TimmBackbone
 from pipeline.sources import base as sources
 
 
-def check(root: Path, params: Params) -> list[str]:
+def check(root: Path, params: Params, last: LastRun) -> list[str]:
     """Check params.yaml against the project's files, the methods, the sources and the raw data.
 
     Args:
         root: Project root.
         params: The checked parameters.
+        last: What DVC recorded.
 
     Returns:
         One line for each problem, none twice.
     """
-    problems = []
+    problems = check_environment()
     tables = {}
-    last = LastRun(root)
     for dataset in params.grid.datasets:
         found, table = check_dataset(root, params, dataset, last)
         problems += found
         if table is not None:
             tables[dataset] = table
     return list(dict.fromkeys([*problems, *check_runs(params, tables), *check_methods(params)]))
+
+
+# ---------------------------------------------------------------------------------------------- machine
+def check_environment() -> list[str]:
+    """Return what is wrong with the settings of the environment, a line each."""
+    problems = []
+    for use in (choose_device, resume.check_scratch):
+        try:
+            use()
+        except (ConfigError, FileError) as error:
+            problems.append(str(error))
+    return problems
 
 
 # ---------------------------------------------------------------------------------------------- datasets

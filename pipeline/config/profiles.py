@@ -17,11 +17,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML, YAMLError
+from ruamel.yaml import YAML
 from ruamel.yaml.comments import Comment, CommentedMap, CommentedSeq, Format
 
 from pipeline.config.params import METHODS, PARAMS, Params, method_file, parse_params
 from pipeline.core.errors import ConfigError
+from pipeline.core.yaml import parse_yaml
 
 DEFAULT = "default"
 WRITTEN = Path(".pipeline") / "profile.sha256"
@@ -46,13 +47,9 @@ def _parse(text: str, name: str) -> Any:
     Raises:
         ConfigError: The text is not YAML, or no mapping.
     """
-    try:
-        content = _yaml().load(text)
-    except YAMLError as error:
-        raise ConfigError(f"{name}: not YAML 1.2: {error}") from error
-    if not isinstance(content, dict):
+    if not isinstance(parse_yaml(text, name), dict):
         raise ConfigError(f"{name}: must be a mapping")
-    return _unshared(content)
+    return _unshared(_yaml().load(text))
 
 
 def _unshared(node: Any) -> Any:
@@ -82,7 +79,7 @@ def _read(root: Path, name: str) -> Any:
             )
         return {}
     path = root / "profiles" / f"{name}.yaml"
-    if not path.is_file():
+    if name not in names(root):  # no path that leads elsewhere, either
         raise ConfigError(f"profile `{name}`: no file profiles/{name}.yaml; there are: {', '.join(names(root))}")
     try:
         text = path.read_text(encoding="utf-8")
@@ -356,21 +353,9 @@ def _checked(texts: dict[str, str], name: str) -> Params:
     Raises:
         ConfigError: They are not valid.
     """
-    plain = {file: _plain(text, file) for file, text in texts.items()}
+    plain = {file: parse_yaml(text, file) for file, text in texts.items()}
     methods = {Path(file).stem: content for file, content in plain.items() if file != PARAMS}
     return parse_params(plain[PARAMS], methods, f"profile `{name}`", whole=True)
-
-
-def _plain(text: str, name: str) -> Any:
-    """Return the content of a YAML text as plain mappings and lists.
-
-    Raises:
-        ConfigError: The text is not YAML.
-    """
-    try:
-        return YAML(typ="safe", pure=True).load(text)
-    except YAMLError as error:
-        raise ConfigError(f"{name}: not YAML 1.2: {' '.join(str(error).split())}") from error
 
 
 def params(root: Path, name: str, raw: str | None = None) -> Params:

@@ -4,10 +4,10 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
 from pipeline.core.errors import SourceError
+from pipeline.core.text import to_printable
 
 SHOWN = 20  # of many offenders, this many are named
 
@@ -31,13 +31,6 @@ def summarize(names: Sequence[str]) -> dict[str, Any]:
 def pluralize(count: int, one: str, many: str | None = None) -> str:
     """Return a number with its noun, as in `1 image` and `2 images`; `many` is the plural where it is not with an s."""
     return f"{count} {one if count == 1 else many or one + 's'}"
-
-
-def to_printable(name: str) -> str:
-    r"""Return a file's name, as Python reads it from disk, so that it can be shown and stored: \xff for no UTF-8."""
-    with suppress(UnicodeEncodeError):  # another lone surrogate, which no disk gives
-        name = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    return name.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 class FaultyData(SourceError):
@@ -108,8 +101,7 @@ def normalize_class_name(text: str) -> str:
 
 def is_class_name(name: str) -> bool:
     """Return whether a text is the name of a class in its one form, not empty, and can be shown and stored."""
-    odd = any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name)
-    return bool(name) and name == normalize_class_name(name) and not odd
+    return bool(name) and name == normalize_class_name(name) and to_printable(name) == name
 
 
 def find_look_alikes(names: Iterable[str], *, case: bool = True) -> list[tuple[str, str]]:

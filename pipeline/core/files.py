@@ -25,8 +25,11 @@ import numpy as np
 
 from pipeline.core import seal
 from pipeline.core.errors import FileError
+from pipeline.core.text import FIELD
 
 DAY = 86400  # seconds
+FORMULA = re.compile("'*[=+@\t\r-]")
+"""How a text begins that a spreadsheet takes for a formula, apostrophes before it included."""
 
 
 # ---------------------------------------------------------------------------------------------- bytes and text
@@ -213,12 +216,14 @@ def read_json(path: str | Path) -> Any:
     data = read_bytes(path)
     try:
         return json.loads(data)
-    except ValueError as error:  # also bytes that are no UTF-8
+    except (ValueError, RecursionError) as error:  # also bytes that are no UTF-8, and brackets without end
         raise FileError(f"{path}: not JSON ({error})") from error
 
 
 def write_tsv(path: str | Path, rows: list[dict[str, Any]], columns: list[str] | None = None) -> None:
     """Write a table of tab-separated values; floats keep full precision, None becomes an empty field.
+
+    A text that a spreadsheet would run as a formula gets an apostrophe before it, which `read_tsv` takes away.
 
     Args:
         path: Target file.
@@ -230,8 +235,18 @@ def write_tsv(path: str | Path, rows: list[dict[str, Any]], columns: list[str] |
     writer = csv.DictWriter(buffer, columns, delimiter="\t", lineterminator="\n", restval="", extrasaction="raise")
     writer.writeheader()
     for row in rows:
-        writer.writerow({key: "" if value is None else _plain(value, key) for key, value in row.items()})
+        writer.writerow({key: "" if value is None else _quote(_plain(value, key)) for key, value in row.items()})
     write_text(path, buffer.getvalue())
+
+
+def _quote(value: Any) -> Any:
+    """Return a field as a spreadsheet reads it as text, where it is one."""
+    return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value
+
+
+def _unquote(text: Any) -> Any:
+    """Return what `_quote` was given."""
+    return text[1:] if isinstance(text, str) and text[:1] == "'" and FORMULA.match(text[1:]) else text
 
 
 def read_tsv(path: str | Path) -> list[dict[str, str]]:
@@ -244,7 +259,12 @@ def read_tsv(path: str | Path) -> list[dict[str, str]]:
         text = read_bytes(path).decode()
     except UnicodeDecodeError as error:
         raise FileError(f"{path}: not a table of text ({error})") from error
-    return list(csv.DictReader(io.StringIO(text), delimiter="\t"))
+    csv.field_size_limit(FIELD)
+    try:
+        rows = list(csv.DictReader(io.StringIO(text), delimiter="\t"))
+    except csv.Error as error:
+        raise FileError(f"{path}: not a table of text ({error})") from error
+    return [{name: _unquote(value) for name, value in row.items()} for row in rows]
 
 
 # ---------------------------------------------------------------------------------------------- torch
@@ -274,10 +294,14 @@ def write_torch(path: str | Path, content: Any, inputs: Iterable[str | Path] = (
 
 
 def _damaged_part(data: io.BytesIO) -> str | None:
-    """Return the first part of a zip archive that does not meet its checksum; None where there is none to be found."""
+    """Return the first part of a zip archive that does not meet its checksum; None where there is none to be found.
+
+    A compressed part is none of torch's: a megabyte may stand for gigabytes, and nobody unpacks it to see.
+    """
     try:
         with zipfile.ZipFile(data) as parts:
-            return parts.testzip()
+            packed = [part.filename for part in parts.infolist() if part.compress_type != zipfile.ZIP_STORED]
+            return packed[0] if packed else parts.testzip()
     except Exception:  # no archive, or one whose frame is damaged: whoever reads it will say so
         return None
     finally:
@@ -312,7 +336,7 @@ def load_torch(path: str | Path, size: int | None = None) -> Any:
 
     data = io.BytesIO(read_bytes(path)[:size])
     if (part := _damaged_part(data)) is not None:  # torch would load it with any bit of a tensor turned
-        raise FileError(f"{path}: not a file of tensors and plain data ({part} is damaged)")
+        raise FileError(f"{path}: not a file of tensors and plain data ({part} is damaged or compressed)")
     try:
         return torch.load(data, map_location="cpu", weights_only=True)
     except Exception as error:  # the unpickler raises nearly anything on damaged bytes

@@ -133,7 +133,22 @@ def _open(path: str | Path) -> "Iterator[h5py.File]":
     except OSError as error:
         raise FileError(f"{path}: not a readable HDF5 file ({error})") from error
     with file:
+        _refuse_links(file, path)
         yield file
+
+
+def _refuse_links(file: "h5py.File", path: str | Path) -> None:
+    """Refuse what is no array of the file itself: links, data kept in other files, groups, which may hold themselves.
+
+    Raises:
+        FileError: There is such a thing.
+    """
+    import h5py
+
+    for name in file:
+        item: Any = file[name] if file.get(name, getlink=True, getclass=True) is h5py.HardLink else None
+        if not isinstance(item, h5py.Dataset) or item.external or item.is_virtual:
+            raise FileError(f"{path}: `{name}` is no array of this file; run the stage that makes it")
 
 
 def allocate(path: str | Path, name: str, shape: tuple[int, ...], *, axes: str, units: str, **attributes: Any) -> None:

@@ -43,6 +43,22 @@ def scratch_folder(root: Path) -> Path:
     return Path(shared) / f"{project.name}-{hashlib.sha256(str(project).encode()).hexdigest()[:8]}"
 
 
+def check_scratch() -> None:
+    """Make the folder that SPML_SCRATCH names, where it is set.
+
+    Raises:
+        FileError: It cannot be made, or this user may not write there.
+    """
+    if not (shared := os.environ.get("SPML_SCRATCH")):
+        return
+    try:
+        Path(shared).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"SPML_SCRATCH: {shared} cannot be made ({error.strerror or error})") from error
+    if not os.access(shared, os.W_OK | os.X_OK):
+        raise FileError(f"SPML_SCRATCH: {shared} is a folder that you may not write to")
+
+
 def list_abandoned(run_folder: Path) -> list[Path]:
     """Return the resume points of one run that no process is using.
 

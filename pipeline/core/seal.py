@@ -262,6 +262,6 @@ class Touched:
         numbers = np.unique(np.minimum(first[:, None] + steps, last[:, None]))
         for number in numbers[~self._verified[numbers]].tolist():
             end = min(self.seal.size, (number + 1) * CHUNK)
-            if not self.seal.is_chunk(number, memoryview(self._content[number * CHUNK : end])):
+            if not self.seal.is_chunk(number, self._content[number * CHUNK : end].data):
                 raise FileError(_damaged(self.path, number))
             self._verified[number] = True

@@ -7,6 +7,7 @@ from typing import Any
 import jinja2
 
 from pipeline.core.files import write_text
+from pipeline.core.text import show_text
 
 
 def write_summary(path: str | Path, template: Path, context: Mapping[str, Any]) -> None:
@@ -24,6 +25,7 @@ def write_summary(path: str | Path, template: Path, context: Mapping[str, Any]) 
         loader=jinja2.FileSystemLoader(template.parent),
         undefined=jinja2.StrictUndefined,
         autoescape=False,
+        finalize=lambda value: show_text(value) if isinstance(value, str) else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -6,6 +6,7 @@ import io
 import re
 import unicodedata
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from pipeline.core.errors import SourceError
@@ -14,6 +15,27 @@ BOMS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"}  # longest
 BOMS |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 """Byte order marks -> encoding; a text without one is UTF-8."""
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+FIELD = 1 << 28
+"""Characters of a field of a table: the csv module's own limit, 131,072, is met by long lists of labels."""
+ODD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What a terminal or a page obeys instead of showing it: control characters but for tab and line feed, marks that turn
+the direction of writing, and halves of characters."""
+
+
+def to_printable(name: str) -> str:
+    r"""Return a name, as Python reads it from disk, so that it can be shown and stored: \xff for no UTF-8, \x1b, \n."""
+    return re.sub("[\t\n]", _escape, show_text(name))
+
+
+def show_text(text: str) -> str:
+    """Return text for a terminal or a page: as it is, but for what would be obeyed instead of being shown."""
+    with suppress(UnicodeEncodeError):  # another lone surrogate, which no disk gives
+        text = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return ODD.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape", "backslashreplace").decode()
 
 
 def relative_path(text: str) -> str:
@@ -119,6 +141,7 @@ def read_rows(file: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
             f"{file.name}: its first line says sep={named}, and the settings say {delimiter!r}: delimiter"
         )
     text = "\n".join(line.rstrip(" ") for line in text.split("\n"))  # else a quote could not close
+    csv.field_size_limit(FIELD)
     reader = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True, strict=True)
     while True:
         line = reader.line_num + 1  # of the row's first line; quoted fields may hold several

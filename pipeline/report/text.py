@@ -7,6 +7,7 @@ from typing import Any
 import jinja2
 import pandas as pd
 
+from pipeline.core.text import show_text
 from pipeline.report.frames import CEILING, GIVEN, Spread
 
 LISTED = 12
@@ -135,6 +136,7 @@ def environment(escape: bool) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
+        finalize=lambda value: show_text(value) if type(value) is str else value,
     )
     made.tests["nan"] = pd.isna
     functions = (label, joined, counted, listed, whole, percent, plus_minus, signed, marked, say)

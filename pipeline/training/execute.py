@@ -35,7 +35,9 @@ def execute(run: Run, start: Start) -> None:
     Raises:
         FileError: The observed labels are not those of the table.
         TrainingError: A loss is not finite, at every rate where a grid is searched.
-    """  # noqa: DOC502  FileError comes from `read_observed`
+        ConfigError: The environment asks for a device that is absent.
+    """  # noqa: DOC502  raised by the functions below
+    device = choose_device()  # first, so that a wrong name of one costs no reading
     single_and_own = {base.load(run.method).labels, "single"}
     observed = read_observed(observed_file(run.root, run.dataset), run.table, single_and_own)
     train_labels = observed[base.load(run.method).labels][run.table.rows("train")]
@@ -52,7 +54,7 @@ def execute(run: Run, start: Start) -> None:
         trained.network.load_state_dict(trained.history.state)
         trained.method.load_state_dict(trained.history.method)
         trained.method.eval()  # what is stored of its cells is what it holds, not what one more step would make of them
-        batch_size, device = run.settings.batch_size * 8, choose_device()
+        batch_size = run.settings.batch_size * 8
         logits = {split: predict(trained.network, inputs[split], batch_size, device) for split in SPLITS}
         store_run(run, Result(trained, rate, rows, logits, train_labels, trials.reads))
         trials.delete_resume_points()

@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 from pipeline.cli import init, main, recognise
 from pipeline.cli.recognise import Declared, Named
 from pipeline.config import preflight, profiles
+from pipeline.config.graph import LastRun
 from pipeline.core.errors import ConfigError, SourceError
 from pipeline.labels.table import Table
 
@@ -486,7 +487,7 @@ def test_val_that_is_labelled_in_full_chooses_by_its_truth(project: Path, tmp_pa
     params = profiles.params(project, "mine")
     assert params.settings("linear_init", "mine").select == "clean"
     assert params.settings("simulate", "mine").protocol == "given" and "full" not in params.grid.linear_init
-    assert preflight.check(project, params) == []
+    assert preflight.check(project, params, LastRun(project)) == []
     for make in (listed, lambda folder: measured(folder, test="1;0")):
         lines = described(make(tmp_path / make.__name__))
         assert (sentence in lines) == (make is not listed)
@@ -597,7 +598,7 @@ def test_the_preflight_takes_the_profile_as_it_is(
     heed = ("", "look at the warning above, then: ")[warned] if warned < 2 else "look at the warnings above, then: "
     assert said[-1] == f"next: {heed}make repro PROFILE=my_photos_2026"
     params = profiles.params(project, "my_photos_2026")
-    assert preflight.check(project, params) == []
+    assert preflight.check(project, params, LastRun(project)) == []
     assert params.settings("prepare", "my_photos_2026")["root"] == str(folder)
     assert params.settings("simulate", "my_photos_2026").protocol == ("seeded" if words else "given")
     assert ("full" in params.grid.linear_init) == bool(words)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -51,7 +52,7 @@ def test_hdf5_shows_tree_attributes_first_rows_and_counts(here: Path, capsys: py
         file.attrs["protocol"] = "seeded"
         file.attrs["classes"] = json.dumps(["cat", "dog", "émeu"])
         hdf5.write_array(file, "single", labels, axes="image, class", units="1 present, 0 unknown, -1 absent")
-        hdf5.write_array(file, "group/scores", np.linspace(0, 1, 20).reshape(2, 10), axes="image, class", units="logit")
+        hdf5.write_array(file, "scores", np.linspace(0, 1, 20).reshape(2, 10), axes="image, class", units="logit")
         hdf5.write_array(file, "paths", ["a.jpg", "b.jpg"], axes="image", units="relative path")
     lines = shown(capsys, "observed.h5", "--rows", "2")
     assert "@protocol = seeded" in lines
@@ -65,7 +66,7 @@ def test_hdf5_shows_tree_attributes_first_rows_and_counts(here: Path, capsys: py
         ["dog", "1", "3", "0", "0.2500"],
         ["émeu", "0", "3", "1", "0.0000"],
     ]
-    assert "group/scores  (2, 10)  float64  [image, class]  in logit" in lines
+    assert "scores  (2, 10)  float64  [image, class]  in logit" in lines
     assert "    0: 0 0.0526316 0.105263 0.157895 0.210526 0.263158 0.315789 0.368421 … 2 more" in lines
     assert "paths  (2,)  text  [image]  in relative path" in lines
     assert "    1: b.jpg" in lines
@@ -94,6 +95,25 @@ def test_tables_weights_pictures_and_text(here: Path, capsys: pytest.CaptureFixt
     assert shown(capsys, "figure.png") == ["PNG picture, 7 x 5 pixels, RGB"]
     files.write_text("summary.md", "# Fine-tuning\n\n3 classes.")
     assert shown(capsys, "summary.md") == ["# Fine-tuning", "", "3 classes."]
+
+
+def test_what_a_terminal_would_obey_is_shown(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Colours, titles, a bell, the 8-bit form of an escape, a turn of the writing; in keys and values of every kind."""
+    evil = "\x1b[31m\x1b]0;title\x07\x9b2J\u202e"
+    with hdf5.create("a.h5") as file:
+        file.attrs[evil] = evil
+        file.attrs["classes"] = "[" * 100_000
+        hdf5.write_array(file, evil, [evil], axes=f"{evil}, class", units=evil)
+    files.write_json("a.json", {evil: evil})
+    files.write_tsv("a.tsv", [{evil: evil}])
+    files.write_torch("a.pt", {evil: evil})
+    for name in ("a.md", "a.txt", "a.yaml", "a.csv", f"{evil}.md"):
+        Path(name).write_text(evil)
+    for name in [path.name for path in here.iterdir()]:
+        text = "\n".join(shown(capsys, name))
+        assert re.search(r"\\(x|u00)1b\[31m", text) and not {"\x1b", "\x07", "\x9b", "\u202e"} & set(text), name
+    assert "\\x1b[31m" in "".join(shown(capsys, "."))
+    assert not {"\x1b", "\u202e"} & set(refused(capsys, evil))
 
 
 def test_a_folder_shows_its_files_and_its_summary(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -221,6 +241,19 @@ def test_content_that_left_the_cache_is_said(there: Path, capsys: pytest.Capture
     finally:
         hidden.rename(object_)
     assert digest in message and "dvc fetch" in message
+
+
+@pytest.mark.parametrize("revision", ["HEAD", "", " ", "HEAD@{99}", "a..b", ":/x", "\x1b[31m"])
+@pytest.mark.parametrize("git", ["none", "empty"])
+def test_a_revision_of_nothing_is_one_line(
+    here: Path, capsys: pytest.CaptureFixture[str], revision: str, git: str
+) -> None:
+    Path(".dvc").mkdir()
+    Path(".dvc/config").write_text("[core]\n    no_scm = True\n" if git == "none" else "")
+    Path("dvc.lock").write_text("schema: '2.0'\n")
+    if git == "empty":
+        subprocess.run(["git", "init", "-q"], check=True)
+    assert refused(capsys, "runs", "--rev", revision).startswith("error: --rev")
 
 
 def test_outside_a_project_is_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

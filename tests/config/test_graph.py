@@ -49,11 +49,11 @@ def test_the_default_passes_and_only_what_dvc_made_for_removed_runs_is_named(pro
         write_out(project, path, {"a": 2})
     shutil.rmtree(project / GONE[0])
     try:
-        problems, leftovers = graph.check(project, read_project(project))
+        problems, leftovers = graph.check(project, read_project(project), graph.LastRun(project))
     finally:
         (project / "dvc.lock").unlink()
     assert problems == [] and leftovers == sorted(map(Path, LEFT))
-    assert graph.check(project, read_project(project)) == ([], [])  # nothing on record
+    assert graph.check(project, read_project(project), graph.LastRun(project)) == ([], [])  # nothing on record
     for folder in ("runs", "analyses"):
         shutil.rmtree(project / folder)
 
@@ -72,7 +72,7 @@ def test_deps_that_nothing_makes_are_named_with_the_entry_that_would(project: Pa
     weights = project / "runs/end_to_end/digits-plc-0/weights.pt"  # left by a removed run: it meets no dep
     files.write_bytes(weights, b"old")
     try:
-        problems, leftovers = graph.check(project, read_project(project))
+        problems, leftovers = graph.check(project, read_project(project), graph.LastRun(project))
     finally:
         path.write_text(before)
         missing.write_bytes(code)
@@ -91,7 +91,7 @@ def test_deps_that_nothing_makes_are_named_with_the_entry_that_would(project: Pa
 
 
 def test_without_dvc_it_says_so(tmp_path: Path, repository: Path) -> None:
-    (problem,), leftovers = graph.check(tmp_path, read_project(repository))
+    (problem,), leftovers = graph.check(tmp_path, read_project(repository), graph.LastRun(tmp_path))
     assert problem.startswith("dvc.yaml: ") and leftovers == []
 
 

@@ -11,6 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from pipeline.config import preflight, profiles, rules
+from pipeline.config.graph import LastRun
 from pipeline.config.params import METHODS, PARAMS, TRAINING_STAGES, Params, parse_params
 from pipeline.core import files
 from pipeline.core.errors import ConfigError
@@ -56,11 +57,11 @@ class Project:
         return parse_params(content, self.content["methods"], whole=True)
 
     def problems(self) -> list[str]:
-        return preflight.check(self.root, self.params)
+        return preflight.check(self.root, self.params, LastRun(self.root))
 
     def data_problems(self) -> list[str]:
         """Those of datasets, without those of runs on them."""
-        last = preflight.LastRun(self.root)
+        last = LastRun(self.root)
         return [
             line
             for dataset in self.content["grid"]["datasets"]
@@ -278,7 +279,7 @@ def test_a_fault_is_named(project: Project, changes: dict[str, Any], message: st
     except ConfigError as error:
         problems = str(error).splitlines()
     else:
-        problems = preflight.check(project.root, params)
+        problems = preflight.check(project.root, params, LastRun(project.root))
     assert re.search(message, "\n".join(problems), re.MULTILINE), problems
     assert len(set(problems)) == len(problems)
 
@@ -589,4 +590,4 @@ def test_every_profile_passes_once_its_raw_data_is_named(
         params = profiles.params(repository, name, "raw")
     except ConfigError:
         params = profiles.params(repository, name)  # reads no raw data
-    assert preflight.check(tmp_path, params) == []
+    assert preflight.check(tmp_path, params, LastRun(tmp_path)) == []

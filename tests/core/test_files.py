@@ -5,6 +5,8 @@ import pickle
 import subprocess
 import sys
 import time
+import tracemalloc
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -520,3 +522,78 @@ def test_making_an_array_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.M
             hdf5.open_array(tmp_path / "a", (5,), "float32")
     assert names(tmp_path) == []
     assert hdf5.open_array(tmp_path / "a", (5,), "float32").size == 5
+
+
+# ---------------------------------------------------------------------------------------------- hostile content
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-x", "@SUM(A1)", "\t=1", "'=1", "''=1", "=", "-"])
+def test_a_text_that_a_spreadsheet_would_run_is_text_there_and_comes_back(tmp_path: Path, text: str) -> None:
+    files.write_tsv(tmp_path / "a.tsv", [{"class": text, "n": -1.5, "m": -2}])
+    stored = (tmp_path / "a.tsv").read_bytes().decode().partition("\n")[2]
+    assert stored.lstrip('"')[0] == "'" and stored.endswith("\t-1.5\t-2\n")  # numbers stay numbers
+    assert files.read_tsv(tmp_path / "a.tsv") == [{"class": text, "n": "-1.5", "m": "-2"}]
+
+
+@pytest.mark.parametrize("text", ["a=1", "'", "'a", "it's", "é-", "1+1", ""])
+def test_other_text_is_stored_as_it_is(tmp_path: Path, text: str) -> None:
+    files.write_tsv(tmp_path / "a.tsv", [{"class": text, "n": 1}])
+    assert (tmp_path / "a.tsv").read_text() == f"class\tn\n{text}\t1\n"
+    assert files.read_tsv(tmp_path / "a.tsv") == [{"class": text, "n": "1"}]
+
+
+def test_a_long_field_is_read(tmp_path: Path) -> None:
+    files.write_tsv(tmp_path / "a.tsv", [{"a": "x" * 200_000}])
+    assert files.read_tsv(tmp_path / "a.tsv") == [{"a": "x" * 200_000}]
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "9" * 5000])
+def test_json_without_end_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(FileError, match=r"a\.json: not JSON \([^\n]*\)$"):
+        files.read_json(tmp_path / "a.json")
+
+
+def test_a_compressed_file_of_tensors_is_refused_unread(tmp_path: Path) -> None:
+    """128 MiB of zeros in 128 KiB: read, it would take their memory; checked by its checksums, their time."""
+    files.write_torch(tmp_path / "a.pt", {"a": torch.zeros(3)})
+    with (
+        zipfile.ZipFile(tmp_path / "a.pt") as plain,
+        zipfile.ZipFile(tmp_path / "b.pt", "w", zipfile.ZIP_DEFLATED) as out,
+    ):
+        for part in plain.namelist():
+            out.writestr(part, plain.read(part))
+        out.writestr("archive/data/1", bytes(1 << 27))
+    tracemalloc.start()
+    with pytest.raises(
+        FileError, match=r"b\.pt: not a file of tensors and plain data \(.* is damaged or compressed\)$"
+    ):
+        files.load_torch(tmp_path / "b.pt")
+    assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    tracemalloc.stop()
+
+
+def hostile_hdf5(file: Any, kind: str, secret: Path) -> None:
+    """Put something that is read from elsewhere, or without end, into an HDF5 file."""
+    if kind == "external link":
+        file["x"] = h5py.ExternalLink(str(secret), "/a")
+    elif kind == "soft link":
+        file["x"] = h5py.SoftLink("/x")
+    elif kind == "external data":
+        file.create_dataset("x", (8,), "u1", external=[(str(secret), 0, 8)])
+    elif kind == "virtual data":
+        layout = h5py.VirtualLayout((3,), "i8")
+        layout[:] = h5py.VirtualSource(str(secret), "a", (3,))
+        file.create_virtual_dataset("x", layout)
+    else:
+        group = file.create_group("x")
+        group["y"] = group
+
+
+@pytest.mark.parametrize("kind", ["external link", "soft link", "external data", "virtual data", "a group in itself"])
+def test_hdf5_is_read_from_its_own_file_alone(tmp_path: Path, kind: str) -> None:
+    with hdf5.create(tmp_path / "secret.h5") as file:
+        hdf5.write_array(file, "a", np.arange(3), axes="image", units="row")
+    with hdf5.create(tmp_path / "a.h5") as file:
+        hostile_hdf5(file, kind, tmp_path / "secret.h5")
+    with pytest.raises(FileError, match=r"a\.h5: `x` is no array of this file; run the stage that makes it$"):
+        with hdf5.read(tmp_path / "a.h5"):
+            pass

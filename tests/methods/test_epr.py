@@ -60,5 +60,5 @@ def test_unknown_cells_cost_nothing_themselves():
 
 def test_unknown_density_is_refused():
     unknown = replace(problem(), expected_positives=None)
-    with pytest.raises(ConfigError, match=r"methods\.epr.*expected_positives"):
+    with pytest.raises(ConfigError, match=r"expected_positives.*`epr` needs it"):
         build("epr", SETTINGS[0], unknown)

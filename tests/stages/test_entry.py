@@ -1,5 +1,6 @@
 import ast
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -11,11 +12,21 @@ from unittest import mock
 
 import pytest
 
+from pipeline.config import preflight
 from pipeline.core import device
 from pipeline.core.errors import ConfigError, FileError, SourceError, TrainingError
 from stages import entry
 
 CALLS: list[Any] = []
+
+
+OUTSIDE = [
+    *([name, "3"] for name in ("../x", "/x", "..", ".", "", "a/b", "a\\b", "a\nb", "A", "-x", "\x1b[31m")),
+    *(["digits", seed] for seed in ("-1", "+1", "1e3", "9" * 30, "\u0661", "1_0")),
+    ["digits", "3", "--variant", "../x"],
+    ["digits", "3", "--nope"],
+]
+"""Arguments that are no names and seeds: a stage given one would read and write outside the project."""
 
 
 def probe(root: Path, dataset: str, seed: int, variant: str | None = None, force: bool = False) -> None:
@@ -34,7 +45,9 @@ def test_arguments_come_from_the_signature() -> None:
     assert CALLS == [(Path("."), "digits", 3, None, False), (Path("."), "voc", 0, "voc-an-0-x", True)]
 
 
-@pytest.mark.parametrize("argv", [[], ["digits"], ["digits", "three"], ["digits", "3", "4"], ["digits", "3", "--nope"]])
+@pytest.mark.parametrize(
+    "argv", [[], ["digits"], ["digits", "three"], ["digits", "3", "4"], ["digits", "3", "--nope"], *OUTSIDE]
+)
 def test_wrong_arguments_show_the_usage(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         entry.run(probe, argv)
@@ -99,10 +112,10 @@ def test_the_device_and_threads_come_from_the_environment(monkeypatch: pytest.Mo
     import torch
 
     before = torch.get_num_threads()
-    monkeypatch.setenv("SPML_DEVICE", "meta")
+    monkeypatch.setenv("SPML_DEVICE", "cpu:0")
     monkeypatch.setenv("SPML_THREADS", "2")
     try:
-        assert device.choose_device() == torch.device("meta") and torch.get_num_threads() == 2
+        assert device.choose_device() == torch.device("cpu:0") and torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
     monkeypatch.delenv("SPML_DEVICE")
@@ -114,6 +127,35 @@ def test_the_device_and_threads_come_from_the_environment(monkeypatch: pytest.Mo
 
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("SPML_THREADS", value) for value in ("abc", "0", "-1", "1.5", " 2", "9" * 30)),
+        *(("SPML_DEVICE", value) for value in ("foo", "cuda:x", "cuda:99", "xla", "meta")),
+    ],
+)
+def test_settings_of_the_environment_that_cannot_be_are_one_line_also_in_the_preflight(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=f"^{name}: .*{re.escape(repr(value))}[^\n]*$"):
+        device.choose_device()
+    (problem,) = preflight.check_environment()
+    assert problem.startswith(f"{name}: ")
+
+
+@pytest.mark.parametrize("place", ["/proc/x", "/dev/null/x", "a file"])
+def test_a_scratch_folder_that_cannot_be_made_is_found_by_the_preflight(
+    monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    Path("a file").touch()
+    monkeypatch.setenv("SPML_SCRATCH", place)
+    (problem,) = preflight.check_environment()
+    assert problem.startswith(f"SPML_SCRATCH: {place} cannot be made (")
+    monkeypatch.setenv("SPML_SCRATCH", "to/be/made")
+    assert preflight.check_environment() == []
 
 
 @linux
