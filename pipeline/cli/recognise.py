@@ -34,6 +34,8 @@ ANNOTATIONS = NO_CLASS | {"csv", "json", "meta", "metadata"}
 """Usual names of the folder of files of labels, beside those of pictures, compared without case."""
 TABLES = (".xlsx", ".xls", ".ods", ".parquet", ".txt", ".pkl", ".feather", ".xml", ".mat", ".npy")
 """Endings of files that may hold labels and are not read."""
+EXTRA = {"id", "index", "idx", "unnamed: 0", "width", "height", "filesize", "timestamp"}
+"""Usual names of columns that are no labels, whatever they hold, compared without case."""
 NONE = "none"
 """What stands for no separator on the command line."""
 
@@ -257,9 +259,7 @@ def _recognise_columns(
     rest = [name for name in values if name not in (*paths, *splits)]
     joined = bool(paths) and len(set(values[paths[0]])) < len(values[paths[0]])
     applies = [name for name in rest if joined and name.lower() in APPLIES and name != named.labels]
-    numbers = [
-        name for name in rest if name.lower() not in LABELS and name != named.labels and _is_number(values[name])
-    ]
+    numbers = [name for name in rest if name != named.labels and _is_extra(name, values[name])]
     rest = [name for name in rest if name not in (*applies, *numbers)]
     cells = [name for name in rest if _are_cells(values[name])]
     column = named.labels or _find_labels(rest, cells, values)
@@ -531,19 +531,19 @@ def _are_marks(values: Iterable[str]) -> bool:
     return bool(found) and None not in found
 
 
-def _is_number(values: Iterable[str]) -> bool:
-    """Return whether values are numbers, most of which no column of a class holds, such as widths."""
-    numbers = {value for value in values if value}
-    odd = [value for value in numbers if tables.read_value(value) is None]
-    return 2 * len(odd) > len(numbers) and all(_parses(value) for value in numbers)
+def _is_extra(name: str, values: Iterable[str]) -> bool:
+    """Return whether a column is no label by its name, or holds numbers most of which no class does, such as widths.
 
-
-def _parses(value: str) -> bool:
+    Shares between 0 and 1 may be those of a class, and are left for the user to explain.
+    """
+    if name.lower() in EXTRA or name.lower() in LABELS:
+        return name.lower() in EXTRA
+    cells = {value for value in values if value}
+    odd = [value for value in cells if tables.read_value(value) is None]
     try:
-        float(value)
+        return 2 * len(odd) > len(cells) and any(not 0 <= value <= 1 for value in [*map(float, cells)])
     except ValueError:
         return False
-    return True
 
 
 def _holds(values: Iterable[str], words: Iterable[str]) -> bool:

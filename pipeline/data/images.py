@@ -112,7 +112,9 @@ def header(path: Path) -> str:
 
     Raises:
         OSError: It cannot be read, or is no picture.
-    """  # noqa: DOC502  raised by Pillow
+    """
+    if not os.path.isfile(path):
+        raise OSError("no regular file")
     with Image.open(path, formats=FORMATS) as image:
         return f"{image.format} picture, {image.width} x {image.height} pixels, {image.mode}"
 

@@ -58,8 +58,9 @@ def _xml(top: Path, wraps: tuple[str, ...]) -> str:
 
 
 def _coco(top: Path, wraps: tuple[str, ...]) -> str:
-    if _holds(top, wraps, "annotations/instances_train20??.json"):
-        return f"is laid out as MS-COCO, whose folders are no classes: {_profile('coco', top)}"
+    if file := _holds(top, wraps, "annotations/instances_train20??.json"):
+        year = "" if file.stem.endswith("2014") else f", with prepare.coco.year: {file.stem[-4:]} in profiles/coco.yaml"
+        return f"is laid out as MS-COCO, whose folders are no classes: {_profile('coco', top)}{year}"
     return ""
 
 

@@ -58,6 +58,11 @@ def looks_like_list(text: str) -> bool:
     return inner[0] != "(" or not inner[1:-1].strip(" ,") or bool(re.search("['\"]", inner))
 
 
+def is_quoted(name: str) -> bool:
+    """Return whether a name stands in quotes, as in a list without its brackets."""
+    return bool(re.fullmatch(r"""(['"`]).*\1|‘.*’|“.*”""", name, re.DOTALL))
+
+
 def read_list(text: str) -> list[str] | None:
     """Return the names in a list, set, tuple or array as Python, numpy or JSON writes it; None where it is none.
 
@@ -107,6 +112,13 @@ def doubt_classes(classes: Sequence[str], named: bool) -> list[str]:
         warnings.append(f"classes are called {preview(odd)}: if that is no class, list the classes (prepare: classes)")
     if empty := [label for label in classes if label.lower() in NO_VALUE]:
         warnings.append(f"classes are called {preview(empty)}: if that means no value, leave the place blank")
+    if scored := [label for label in classes if re.search(r"[:=(\s]\s*[01]?\.\d+\s*\)?$", label)]:
+        warnings.append(f"names end in numbers as scores do: {preview(scored)}: write the names of what applies")
+    forms: dict[str, list[str]] = {}
+    for label in classes:
+        forms.setdefault(re.sub(r"[\W_]+", "", label.casefold()), []).append(label)
+    if same := [label for form, labels in forms.items() if form and len(labels) > 1 for label in labels]:
+        warnings.append(f"classes differ only in marks and blanks: {preview(same)} - one class? write one of them")
     for mark in (*SEPARATORS, *UNSURE):
         if separates(mark, classes):
             joined = preview([repr(label) for label in classes if mark in label])

@@ -32,7 +32,7 @@ from pipeline.core.faults import (
 from pipeline.core.text import relative_path
 from pipeline.data import raw
 from pipeline.data.disk import Found
-from pipeline.data.names import doubt_classes, looks_like_list
+from pipeline.data.names import doubt_classes, is_quoted, looks_like_list
 from pipeline.data.paths import place_paths
 from pipeline.data.raw import Files, Pictures
 from pipeline.labels.table import SPLITS, Dataset, Table
@@ -344,6 +344,8 @@ def _check_labels(rows: Sequence[Row], classes: tuple[str, ...] | None, named: b
             elif looks_like_list(label):
                 how = "in a csv: labels: {kind: lists}; in JSON a list without quotes around it"
                 faults.add(f"class names are lists written as text ({how})", f"{row.where} {label!r}")
+            elif is_quoted(label):
+                faults.add("class names stand in quotes (write them without)", f"{row.where} {label}")
             else:
                 good.add(label)
         if row.present and row.absent and (both := set(row.present).intersection(row.absent)):

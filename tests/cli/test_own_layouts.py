@@ -104,6 +104,18 @@ LAYOUTS: dict[str, Layout] = {
     "some cells are lists": names("['cat', 'dog']", "dog", expected=f"{AS_TEXT}.*line 2, column labels"),
     "a text list in JSON": objects("['cat', 'dog']", ["dog"], expected=f"{AS_TEXT}.*entry 1"),
     "a text list in a JSON list": objects(["['cat']"], ["dog"], expected=f"{AS_TEXT}.*entry 1"),
+    "a list without brackets": names("'cat', 'dog'", "'dog'", expected="stand in quotes.*line 2 'cat'"),
+    "a name in quotes": objects(['"cat"'], ["dog"], expected='stand in quotes.*entry 1 "cat"'),
+    "names with scores": names(
+        "cat:0.93", "dog:0.71", expected={"a.jpg": "cat:0.93", "b.jpg": "dog:0.71"}, warned="numbers as scores do"
+    ),
+    "names that differ in marks": names(
+        "polar bear",
+        "polar_bear",
+        expected={"a.jpg": "polar bear", "b.jpg": "polar_bear"},
+        warned="differ only in marks and blanks",
+    ),
+    "names in lines": names("cat\ndog", "dog", expected=r"invalid class names: line 2 'cat.ndog'"),
     "brackets in a name are no list": names("dog (small)", "cat", expected={"a.jpg": "dog (small)", "b.jpg": "cat"}),
     # -------------------------------------------------------------------------------- marks between names
     "semicolons": names("cat;dog", "dog", expected=TWO),
@@ -187,6 +199,12 @@ LAYOUTS: dict[str, Layout] = {
     "id, width and one name": csv(
         "7,cat,640", "8,dog,480", head="file,id,species,width", expected={"a.jpg": "cat", "b.jpg": "dog"}
     ),
+    "an id of 0 and 1": csv("0,1,0", "1,0,1", head="file,id,cat,dog", expected=WIDE, exhaustive=True),
+    "an index of pandas": csv("0,1,0", "1,0,1", head="file,Unnamed: 0,cat,dog", expected=WIDE, exhaustive=True),
+    "shares beside marks": csv(
+        "1,0.3", "0,0.9", "1,0.2", head="file,cat,dog", expected="x.csv: expected are.*something else in dog"
+    ),
+    "classes of 1 and 2": csv("1,2", "2,1", "2,2", head="file,cat,dog", expected="x.csv: expected are"),
     "an author": csv(
         "me,1,0", "you,0,1", head="file,author,cat,dog", expected="something else in author.*delete the columns"
     ),
@@ -345,7 +363,7 @@ LAYOUTS: dict[str, Layout] = {
     ),
     "a COCO tree": Layout(
         {"annotations/instances_train2017.json": "{}"},
-        "laid out as MS-COCO.*spml profile coco --root",
+        "laid out as MS-COCO.*spml profile coco --root.*prepare.coco.year: 2017",
         pictures=("train2017/1.jpg", "val2017/2.jpg"),
     ),
     "a COCO tree without annotations": folders(

@@ -52,9 +52,8 @@ def test_each_real_folder_is_read_once_whatever_links_lead_to_it(tmp_path):
         for number in range(10):
             (tmp_path / "top" / folder / f"link{number}").symlink_to(tmp_path / "top" / "dog")
             (tmp_path / "top" / folder / f"up{number}").symlink_to(tmp_path / "top")
-    began = time.monotonic()
-    found = disk.scan(tmp_path / "top", "inside")
-    assert found.pictures == ["cat/a.jpg", "dog/b.jpg"] and time.monotonic() - began < 1
+    found = disk.scan(tmp_path / "top", "inside")  # path by path it would not end
+    assert found.pictures == ["cat/a.jpg", "dog/b.jpg"]
     assert len(found.again) == 40 and "links to folders that are read elsewhere" in found.warnings()[0]
 
 
