@@ -549,7 +549,7 @@ def test_a_recipe_merges_as_any_block_does(content: dict[str, Any]) -> None:
     block, settings = content["lac"]["default"], parse_params(content).run("lac", "digits", "lac")[0]
     assert settings.head.model_dump() == block["head"] | {"dim": 64}
     assert settings.strong and settings.strong.model_dump() == block["strong"] | {"cutout": 0.25}
-    assert settings.search.model_dump() == block["search"] | {"epochs": 2}
+    assert settings.search and settings.search.model_dump() == block["search"] | {"epochs": 2}
     assert settings.freeze == ["bn1"]
     put(content, "methods.lac.published.default.lac.head", {"kind": "linear"})  # another kind replaces it whole
     assert parse_params(content).run("lac", "digits", "lac")[0].head.model_dump() == {"kind": "linear"}
