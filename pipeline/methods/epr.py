@@ -6,6 +6,8 @@ Source: Cole et al., "Multi-Label Learning from Single Positive Labels", CVPR 20
 Authors' code: elijahcole/single-positive-multi-label @89152d5, losses.py, loss_epr.
 Published: weight 1; k VOC 1.5, COCO 2.9, NUS 1.9, CUB 31.4 (the code's train.py).
 Differs: exact log losses of the logit where ``floor`` is 0; theirs is -log(p + 1e-5).
+Differs: k is `expected_positives`, which the profiles set to the mean of the training labels (VOC 1.46, COCO 2.94, NUS
+1.89), one figure for all methods that know it; the code rounds it.
 Differs: anonymous, LASD, 2023, A.2.2 writes a factor lambda, and the positive term as a sum over classes; our weight is
 lambda / C then.
 """

@@ -18,6 +18,8 @@ Differs: images are normalised as the backbone's pretraining did; theirs are not
 Differs: a batch with more entries than the queue has slots is contrasted whole and the queue keeps the newest; theirs
 fails. A batch without entries gives 0.
 Differs: in eval mode the loss is the same, but the queue is not written.
+Guess: both views go through one forward pass, so that batch norm, where it is trained, takes its statistics of the two
+together; the published recipe freezes it.
 """
 
 from collections.abc import Callable

@@ -19,6 +19,8 @@ figures A is AN, but B is ASL (Table 2): gamma_neg 4, lambda_minus 1.
 Guess: y is the dataset's mean; the paper does not say what stands in for a count that nobody observes.
 Guess: the first view is the weak one, the other two are strong ones; the risk does not see them, and the gradient of
 Phi flows through all three.
+Guess: the three views go through one forward pass, so that batch norm in training takes its mean and variance of all
+three together, and its running statistics, by which the weak view alone is evaluated, hold the strong views too.
 Guess: sums over classes are averaged over images; only the sums are stated.
 """
 

@@ -10,10 +10,12 @@ repository); 0.005 on all sets with BoostLU (Kim 2023, youngwk/BridgeGapExplanat
 Differs: observed labels are never dropped; theirs are where k exceeds the number of unknown cells.
 Differs: cells are ranked by logit, which never ties where the logits do not; theirs by loss. Ties with the k-th are
 dropped in both.
+Differs: in eval mode the cells are those that the epoch's own batches dropped, which is what audits ask for.
 """
 
 from typing import Annotated, Literal
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -21,6 +23,8 @@ from pipeline.core.strict import Strict
 from pipeline.methods.shared.base import Method
 from pipeline.methods.shared.cells import Cells, log_cells
 from pipeline.methods.shared.large_losses import large_losses
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.interface import Outputs
 
 
 class Settings(Strict):
@@ -33,16 +37,42 @@ class Settings(Strict):
 
 
 class LargeLossRejection(Method):
-    """Assume negative without the unknown cells that a batch finds hardest."""
+    """Assume negative without the unknown cells that a batch finds hardest.
+
+    `dropped` (N, C) marks the cells that the epoch's batches dropped.
+    """
 
     Settings = Settings
     coupled = True
 
-    def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
-        """Return belief 0, and weight 0 on the cells dropped from this batch; arguments as in `Method.cells`."""
+    dropped: Tensor
+
+    def __init__(self, settings: Settings, problem: Problem):
+        super().__init__(settings, problem)
+        self.register_buffer("dropped", torch.zeros(problem.n, len(problem.classes), dtype=torch.bool))
+
+    def begin_epoch(self, epoch: int, epochs: int) -> None:
+        """Forget what the epoch before dropped; arguments as in `Method.begin_epoch`."""
+        super().begin_epoch(epoch, epochs)
+        self.dropped.zero_()
+
+    def _dropped(self, logits: Tensor, observed: Tensor, index: Tensor) -> Tensor:
+        """Return a (B, C) mask of the unknown cells that this batch drops or, in eval mode, the epoch's have."""
+        if not self.training:
+            return self.dropped[index] & (observed == 0)
         steps = max(0, self.epoch - 1)
-        dropped = large_losses(logits, observed == 0, self.settings.delta, steps, self.settings.arithmetic)
-        return log_cells(logits, weight=(~dropped).to(logits.dtype))
+        return large_losses(logits, observed == 0, self.settings.delta, steps, self.settings.arithmetic)
+
+    def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
+        """Return belief 0, and weight 0 on dropped cells; arguments as in `Method.cells`."""
+        return log_cells(logits, weight=(~self._dropped(logits, observed, index)).to(logits.dtype))
+
+    def forward(self, outputs: Outputs, observed: Tensor, index: Tensor) -> dict[str, Tensor]:
+        """Return the mean risk and, while training, note what is dropped; arguments as in `Method.forward`."""
+        terms = super().forward(outputs, observed, index)
+        if self.training:
+            self.dropped[index] = self._dropped(outputs.logits[0], observed, index)
+        return terms
 
 
 METHOD = LargeLossRejection

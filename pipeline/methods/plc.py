@@ -9,6 +9,8 @@ Authors' code: milkxie/SPML-LAC @a630052, first_stage.py.
 Published: threshold COCO 0.6, CUB 0.5, elsewhere unpublished (searched over 0.5 to 0.9); weight_plc 1; form code.
 Differs: images are normalised as the backbone's pretraining did; theirs are not.
 Differs: half precision is promoted; theirs thresholds half-precision probabilities under autocast.
+Guess: both views go through one forward pass, so that batch norm, where it is trained, takes its statistics of the two
+together; the published recipe freezes it.
 """
 
 from typing import Annotated, Literal

@@ -75,3 +75,28 @@ def check_golden_counts(name: str, case: dict[str, Any], chosen: Chosen, arithme
         method.begin_epoch(epoch, 10)
         counts.append(int(chosen(method, logits, observed).sum()))
     assert counts == case["expected"][key]
+
+
+def check_record(name: str, stored: Callable[..., Tensor]) -> None:
+    """In eval mode a method tells of all rows what its batches of the epoch chose, not what one batch of them would."""
+    rows, classes, delta = 24, 5, 0.1
+    method = make(name, (rows, classes), 1, delta=delta, arithmetic="exact")
+    observed = torch.zeros(rows, classes, dtype=torch.int8)
+    observed[torch.arange(rows), torch.arange(rows) % classes] = 1
+    every = torch.arange(rows)
+    for epoch in (1, 2, 3):
+        method.train()
+        method.begin_epoch(epoch, 10)
+        generator, expected = torch.Generator().manual_seed(epoch), set()
+        order = torch.randperm(rows, generator=generator)[: rows - 2]  # the last batch is left out
+        for index in order.split(6):
+            logits = torch.randn(len(index), classes, generator=generator, dtype=torch.float64)
+            method(Outputs(logits.unsqueeze(0)), observed[index], index)
+            cells = [(logits[i, c].item(), index[i].item(), c) for i in range(len(index)) for c in range(classes)]
+            ranked = sorted((cell for cell in cells if not observed[int(cell[1]), cell[2]]), reverse=True)
+            expected |= {cell[1:] for cell in ranked[: math.ceil(round(len(cells) * delta * (epoch - 1), 9))]}
+        method.eval()
+        for last in (torch.randn(rows, classes, generator=generator), torch.zeros(rows, classes)):  # of no account
+            found = stored(method, last.double(), observed, every)
+            assert {tuple(cell) for cell in found.nonzero().tolist()} == expected, epoch
+    assert expected

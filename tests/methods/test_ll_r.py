@@ -83,3 +83,7 @@ def test_nothing_is_dropped_before_training_in_the_first_epoch_or_without_delta(
 def test_it_labels_nothing():
     logits: Any = large_loss.spread(3, 4)
     assert make((3, 4), 5, 0.2).pseudo_labels(logits, torch.zeros(3, 4, dtype=torch.int8), torch.arange(3)) is None
+
+
+def test_what_is_stored_is_what_the_epochs_batches_dropped():
+    large_loss.check_record("ll_r", lambda method, *batch: method.cells(*batch).weight == 0)
