@@ -1,5 +1,8 @@
 """The chance of each label to stay known: in proportion to a weight, adding up to what a draw keeps."""
 
+import math
+from collections.abc import Callable, Iterable
+
 import numpy as np
 
 FAINTEST = 1e-12
@@ -39,16 +42,34 @@ def chances(weights: np.ndarray, keep: np.ndarray | float) -> np.ndarray:
         left = np.maximum(left - full.sum(axis=1), 0)
 
 
-def share_chances(weights: np.ndarray, labels: np.ndarray, share: float) -> np.ndarray:
-    """Return the chance of each label to stay known, so that a share of all labels is expected to.
+def share_chances(
+    blocks: Callable[[], Iterable[np.ndarray]], count: int, share: float
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the function that gives labels their chances to stay known, so that a share of all is expected to.
 
     Args:
-        weights: (N, C), at least 0.
-        labels: (N, C) bool, which cells are labels.
+        blocks: Yields the weights of all cells, at least 0 and 0 where there is no label, in matrices of any shape; it
+            is called several times.
+        count: Labels, those of weight 0 included.
         share: Share of the labels, in [0, 1].
 
     Returns:
-        (N, C) float64 in [0, 1], 0 where there is no label.
+        Function of weights of cells: their chances, float64 in [0, 1]. It is `chances` of one row that holds all cells.
     """
-    flat = np.where(labels, weights, 0).reshape(1, -1)
-    return chances(flat, share * np.count_nonzero(labels)).reshape(labels.shape)
+    largest = max((float(block.max(initial=0)) for block in blocks()), default=0.0)
+    certain, left = math.inf, share * count  # weights from `certain` on have a chance of 1
+
+    def scale(weights: np.ndarray) -> np.ndarray:
+        ratios = weights / largest if largest > 0 else np.zeros_like(weights)
+        return np.where(weights > 0, np.maximum(ratios, FAINTEST), 0)
+
+    while True:
+        total = sum(float(scaled[scaled < certain].sum()) for scaled in map(scale, blocks()))
+        factor = left / total if total > 0 else 0.0
+        number, least = 0, certain
+        for scaled in map(scale, blocks()):
+            full = scaled[(scaled < certain) & (scaled * factor >= 1 - SNAP)]
+            number, least = number + full.size, min(least, float(full.min(initial=math.inf)))
+        if not number:
+            return lambda weights: np.where(scale(weights) >= certain, 1.0, scale(weights) * factor)
+        certain, left = least, max(left - number, 0.0)

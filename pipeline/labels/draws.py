@@ -9,19 +9,22 @@ partial labels are the general missing-label setting of Zhou et al., ECCV 2022, 
 are systematic sampling in random order (Goodman, Kish, JASA 1950), which has the chances asked for exactly.
 """
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
 from pipeline.core import seeds
 from pipeline.core.errors import SourceError
 from pipeline.labels import recipe
+from pipeline.labels.blocks import row_blocks
 from pipeline.labels.chances import SNAP, chances, share_chances
 from pipeline.labels.settings import KeptByTable, KeptCount, KeptShare, Simulate
 from pipeline.labels.table import Objects, Table
-from pipeline.labels.weights import bias_weights
+from pipeline.labels.weights import Weights, bias_weights
 
 PARTS = ("official_train", "official_test")
 """Names of the official parts; their positions are the numbers of `Table.official`."""
@@ -29,17 +32,16 @@ PARTS = ("official_train", "official_test")
 
 @dataclass(frozen=True)
 class Draw:
-    """Labels that stay known, and their chances.
+    """Labels that stay known, and their chances, which are computed where they are asked for.
 
     Args:
         observed: (N, C) int8, 1 known positive, 0 unknown, -1 known negative.
-        chance: (N, C) in [0, 1], that the label of a cell is known.
-        uniform: (N, C) in [0, 1], that a positive is known after an unbiased draw of as many.
+        chances: Returns of (R,) rows, ascending, two matrices of (R, C) in [0, 1]: the chances that the label of a cell
+            is known; and those that a positive is known after an unbiased draw of as many.
     """
 
     observed: np.ndarray
-    chance: np.ndarray
-    uniform: np.ndarray
+    chances: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 def observe(root: Path, table: Table, objects: Objects | None, settings: Simulate) -> Draw:
@@ -76,11 +78,15 @@ def given(table: Table) -> Draw:
     Returns:
         The labels: 1 known present, -1 known absent, 0 unknown.
     """
-    observed = np.where(table.scored, np.where(table.truth == 1, 1, -1), 0).astype(np.int8)
-    return Draw(observed, (observed != 0).astype(np.float64), (observed == 1).astype(np.float64))
+    observed = np.where(table.scored, table.truth * np.int8(2) - np.int8(1), np.int8(0))
+
+    def chances(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return (observed[rows] != 0).astype(np.float64), (observed[rows] == 1).astype(np.float64)
+
+    return Draw(observed, chances)
 
 
-def draw(table: Table, settings: Simulate, weights: np.ndarray) -> Draw:
+def draw(table: Table, settings: Simulate, weights: Weights) -> Draw:
     """Return the labels that stay known.
 
     Each official part is drawn by itself, in row order; positives and negatives from streams of their own. Where truth
@@ -94,100 +100,160 @@ def draw(table: Table, settings: Simulate, weights: np.ndarray) -> Draw:
     Returns:
         The draw.
     """
-    shape = table.truth.shape
-    result = Draw(np.zeros(shape, np.int8), np.zeros(shape), np.zeros(shape))
-    weights = np.broadcast_to(weights, shape)
-    for number, part in enumerate(PARTS):
-        rows = np.flatnonzero(table.official == number)
-        drawn = _draw_part(table.truth[rows] == 1, table.scored[rows], weights[rows], settings, part)
-        result.observed[rows], result.chance[rows], result.uniform[rows] = drawn.observed, drawn.chance, drawn.uniform
-    return result
+    observed = np.zeros(table.truth.shape, np.int8)
+    parts = [_Part(table, np.flatnonzero(table.official == number), settings, weights) for number in range(len(PARTS))]
+    for part, name in zip(parts, PARTS, strict=True):
+        part.draw(observed, name)
+
+    def chances(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        result = np.zeros((2, len(rows), len(table.classes)))
+        for number, part in enumerate(parts):
+            mine = table.official[rows] == number
+            result[:, mine] = part.chances(rows[mine])
+        return result[0], result[1]
+
+    return Draw(observed, chances)
 
 
-def _draw_part(present: np.ndarray, scored: np.ndarray, weights: np.ndarray, settings: Simulate, part: str) -> Draw:
-    """Return the labels of one official part that stay known; ``present`` and ``scored`` are (R, C) bool."""
-    published, even = settings.protocol == "literature", np.ones((1, 1))
-    absent = ~present if published else ~present & scored
-    positive = _chances(settings.positives, weights, present)
-    negative = _chances(settings.negatives, even, absent)
-    if isinstance(settings.positives, KeptByTable):
-        uniform = present * (positive.sum() / max(np.count_nonzero(present), 1))
-    else:
-        uniform = _chances(settings.positives, even, present)
-    if published:
-        kept = (settings.positives, settings.negatives)
-        counts = [labels.value for labels in kept if isinstance(labels, KeptCount)]  # both: the schema sees to it
-        observed = recipe.literature(present, settings.seed, *counts) * scored
-    else:
-        observed = _draw_labels(present, positive, negative, settings, part)
-    return Draw(observed, (positive + negative) * scored, uniform)
+class _Part:
+    """The labels of one official part, and the chances of its rows, block by block.
+
+    Args:
+        table: The table.
+        rows: (R,) its rows, ascending.
+        settings: The settings.
+        weights: Weights of the table's rows.
+    """
+
+    def __init__(self, table: Table, rows: np.ndarray, settings: Simulate, weights: Weights) -> None:
+        self.table, self.rows, self.settings = table, rows, settings
+        even: Weights = lambda rows: np.ones((1, 1))  # noqa: E731  as short as its use
+        self.positive = self._make_chances(settings.positives, weights, self.present)
+        self.negative = self._make_chances(settings.negatives, even, self.absent)
+        if isinstance(settings.positives, KeptByTable):
+            sums = [(self.positive(part).sum(), np.count_nonzero(self.present(part))) for part in self.blocks()]
+            mean = sum(total for total, _ in sums) / max(sum(count for _, count in sums), 1)
+            self.uniform: Weights = lambda rows: self.present(rows) * mean
+        else:
+            self.uniform = self._make_chances(settings.positives, even, self.present)
+
+    def blocks(self) -> Iterator[np.ndarray]:
+        """Yield the part's rows in blocks."""
+        for block in row_blocks(len(self.rows), len(self.table.classes)):
+            yield self.rows[block]
+
+    def present(self, rows: np.ndarray) -> np.ndarray:
+        """Return which labels of rows are present, (R, C) bool."""
+        return self.table.truth[rows] == 1
+
+    def absent(self, rows: np.ndarray) -> np.ndarray:
+        """Return which labels of rows may be drawn as absent: the published recipe takes those of unknown truth too."""
+        absent = ~self.present(rows)
+        return absent if self.settings.protocol == "literature" else absent & self.table.scored[rows]
+
+    def chances(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the chances of some of the part's rows, as `Draw` has them."""
+        return (self.positive(rows) + self.negative(rows)) * self.table.scored[rows], self.uniform(rows)
+
+    def _make_chances(
+        self, kept: KeptCount | KeptShare | KeptByTable, weights: Weights, labels: Callable[[np.ndarray], np.ndarray]
+    ) -> Weights:
+        """Return the function that gives the chances of labels to stay known, of rows of the part."""
+
+        def weigh(rows: np.ndarray) -> np.ndarray:
+            return np.where(labels(rows), weights(rows), 0.0)
+
+        if isinstance(kept, KeptByTable):
+            return weigh
+        if isinstance(kept, KeptCount):
+            return lambda rows: chances(weigh(rows), kept.value)
+        count = sum(int(np.count_nonzero(labels(rows))) for rows in self.blocks())
+        of_weights = share_chances(lambda: map(weigh, self.blocks()), count, kept.value)
+        return lambda rows: of_weights(weigh(rows))
+
+    def draw(self, observed: np.ndarray, name: str) -> None:
+        """Draw the part's labels.
+
+        Args:
+            observed: (N, C) int8 labels of the whole table, 0 in the part's rows; they are set there.
+            name: Name of the part, for its random streams.
+        """
+        settings = self.settings
+        if settings.protocol == "literature":
+            kept = (settings.positives, settings.negatives)
+            counts = [labels.value for labels in kept if isinstance(labels, KeptCount)]  # both: the schema sees to it
+            observed[self.rows] = recipe.literature(self.present(self.rows), settings.seed, *counts)
+            observed[~self.table.scored] = 0
+            return
+        if settings.plain:
+            generator = seeds.numpy_generator(settings.draw, "simulate", name)
+            observed[self.rows] = recipe.seeded(self.present(self.rows), generator)
+        else:
+            generator = seeds.numpy_generator(settings.draw, "simulate", name, "positives")
+            for rows, drawn in _sampler(settings.positives)(self.blocks, self.positive, generator):
+                observed[rows] = drawn
+        if settings.negatives.value:
+            generator = seeds.numpy_generator(settings.draw, "simulate", name, "negatives")
+            for rows, drawn in _sampler(settings.negatives)(self.blocks, self.negative, generator):
+                observed[rows] -= drawn
 
 
-def _draw_labels(
-    present: np.ndarray, positive: np.ndarray, negative: np.ndarray, settings: Simulate, part: str
-) -> np.ndarray:
-    """Return (R, C) int8 observed labels of the seeded protocol, from the chances of positives and of negatives."""
-    if settings.plain:
-        observed = recipe.seeded(present, seeds.numpy_generator(settings.draw, "simulate", part))
-    else:
-        generator = seeds.numpy_generator(settings.draw, "simulate", part, "positives")
-        observed = _sampler(settings.positives)(positive, generator).astype(np.int8)
-    if settings.negatives.value:
-        generator = seeds.numpy_generator(settings.draw, "simulate", part, "negatives")
-        observed -= _sampler(settings.negatives)(negative, generator)
-    return observed
-
-
-def _chances(kept: KeptCount | KeptShare | KeptByTable, weights: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Return (R, C) chances of labels to stay known."""
-    weights = np.where(labels, weights, 0.0)
-    if isinstance(kept, KeptByTable):
-        return weights
-    if isinstance(kept, KeptShare):
-        return share_chances(weights, labels, kept.value)
-    return chances(weights, kept.value)
+Blocks: TypeAlias = Callable[[], Iterable[np.ndarray]]
 
 
 def _sampler(
     kept: KeptCount | KeptShare | KeptByTable,
-) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
+) -> Callable[[Blocks, Weights, np.random.Generator], Iterator[tuple[np.ndarray, np.ndarray]]]:
     """Return the function that draws labels with their chances."""
     return draw_fixed if isinstance(kept, KeptCount) else draw_independent
 
 
-def draw_fixed(chance: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Return labels drawn with given chances, in each row as many as the chances add up to.
+def draw_fixed(
+    blocks: Blocks, chance: Weights, generator: np.random.Generator
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Draw labels with given chances, in each row as many as the chances add up to.
 
     Args:
-        chance: (R, L) in [0, 1], each row adding up to a whole number.
-        generator: Takes L + 1 draws a row.
+        blocks: Yields the rows in blocks.
+        chance: Returns of rows (R, L) chances in [0, 1], each row adding up to a whole number.
+        generator: Takes a draw a cell of all blocks, then one a row.
 
-    Returns:
-        (R, L) bool. A label is drawn with its chance; rows are independent.
+    Yields:
+        The rows of a block, and (R, L) bool. A label is drawn with its chance; rows are independent.
 
     Raises:
         ValueError: A row does not add up to a whole number.
     """
-    total = chance.sum(axis=1)
-    if (np.abs(total - np.rint(total)) > 1e-6).any():
-        raise ValueError("chances of a row add up to no whole number")
-    order = np.argsort(generator.random(chance.shape), axis=1)
-    ends = np.cumsum(np.take_along_axis(chance, order, axis=1), axis=1)
-    ends = np.where(np.abs(ends - np.rint(ends)) < SNAP * chance.shape[1], np.rint(ends), ends)
-    points = np.ceil(np.pad(ends, ((0, 0), (1, 0))) - generator.random((len(chance), 1)))  # of a grid of step 1
-    drawn = np.zeros(chance.shape, bool)
-    np.put_along_axis(drawn, order, np.diff(points, axis=1) > 0, axis=1)
-    return drawn
+    ahead = copy.deepcopy(generator)  # the draws of rows follow those of all cells, which no memory should hold
+    for rows in blocks():
+        ahead.random(chance(rows).shape)
+    for rows in blocks():
+        given = chance(rows)
+        total = given.sum(axis=1)
+        if (np.abs(total - np.rint(total)) > 1e-6).any():
+            raise ValueError("chances of a row add up to no whole number")
+        order = np.argsort(generator.random(given.shape), axis=1)
+        ends = np.cumsum(np.take_along_axis(given, order, axis=1), axis=1)
+        ends = np.where(np.abs(ends - np.rint(ends)) < SNAP * given.shape[1], np.rint(ends), ends)
+        points = np.ceil(np.pad(ends, ((0, 0), (1, 0))) - ahead.random((len(given), 1)))  # of a grid of step 1
+        drawn = np.zeros(given.shape, bool)
+        np.put_along_axis(drawn, order, np.diff(points, axis=1) > 0, axis=1)
+        yield rows, drawn
 
 
-def draw_independent(chance: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Return labels each drawn by itself with its chance.
+def draw_independent(
+    blocks: Blocks, chance: Weights, generator: np.random.Generator
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Draw labels, each by itself with its chance.
 
     Args:
-        chance: (R, L) in [0, 1].
+        blocks: Yields the rows in blocks.
+        chance: Returns of rows (R, L) chances in [0, 1].
         generator: Takes a draw a cell.
 
-    Returns:
-        (R, L) bool.
+    Yields:
+        The rows of a block, and (R, L) bool.
     """
-    return generator.random(chance.shape) < chance
+    for rows in blocks():
+        given = chance(rows)
+        yield rows, generator.random(given.shape) < given

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from pipeline.labels.blocks import row_blocks
 from pipeline.labels.table import Table
 
 
@@ -22,16 +23,15 @@ def label_sets(table: Table, single: np.ndarray) -> dict[str, np.ndarray]:
     """
     if not table.exhaustive:
         return {"single": single, "all": single, "negatives": single}
-    truth, scored = table.truth == 1, table.scored
-    if truth.shape != single.shape:
-        raise ValueError(f"truth {truth.shape} and single {single.shape} differ in shape")
-    positive = single == 1
-    if (positive & ~(truth & scored)).any():
-        row, column = np.argwhere(positive & ~(truth & scored))[0]
-        raise ValueError(f"row {row}, class {column} is an observed positive but no known positive of the truth")
-    absent = np.where(scored & ~truth, -1, 0)
-    return {
-        "single": single,
-        "all": np.where(scored & truth, 1, absent).astype(np.int8),
-        "negatives": np.where(positive, 1, absent).astype(np.int8),
-    }
+    if table.truth.shape != single.shape:
+        raise ValueError(f"truth {table.truth.shape} and single {single.shape} differ in shape")
+    sets = {"single": single} | {name: np.zeros_like(single) for name in ("all", "negatives")}
+    for rows in row_blocks(*single.shape):
+        truth, scored, positive = table.truth[rows] == 1, table.scored[rows], single[rows] == 1
+        if (positive & ~(truth & scored)).any():
+            row, column = np.argwhere(positive & ~(truth & scored))[0] + (rows.start, 0)
+            raise ValueError(f"row {row}, class {column} is an observed positive but no known positive of the truth")
+        absent = -(scored & ~truth).astype(np.int8)
+        sets["all"][rows] = np.where(scored & truth, 1, absent)
+        sets["negatives"][rows] = np.where(positive, 1, absent)
+    return sets

@@ -9,6 +9,8 @@ Differs: observed labels are int8 whatever the type of the truth (theirs follows
 
 import numpy as np
 
+from pipeline.labels.blocks import row_blocks
+
 
 def literature(truth: np.ndarray, seed: int = 1200, positives: int = 1, negatives: int = 0) -> np.ndarray:
     """Return observed labels drawn by the published recipe, bit for bit.
@@ -61,8 +63,11 @@ def seeded(truth: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     truth = require_binary(truth)
     counts = truth.sum(axis=1)
     chosen = generator.integers(0, np.maximum(counts, 1))  # which of the row's positives, counted from 0
-    ordinal = np.cumsum(truth, axis=1) - 1
-    return (truth & (ordinal == chosen[:, None])).astype(np.int8)
+    observed = np.zeros(truth.shape, np.int8)
+    for block in row_blocks(*truth.shape):
+        ordinal = np.cumsum(truth[block], axis=1) - 1
+        observed[block] = truth[block] & (ordinal == chosen[block, None])
+    return observed
 
 
 def require_binary(truth: np.ndarray) -> np.ndarray:
@@ -81,8 +86,7 @@ def require_binary(truth: np.ndarray) -> np.ndarray:
     if truth.ndim != 2:
         raise ValueError(f"truth has shape {truth.shape}, expected images x classes")
     present = truth == 1
-    wrong = ~present & (truth != 0)
-    if wrong.any():
+    if truth.dtype != bool and (wrong := ~present & (truth != 0)).any():
         row, column = np.argwhere(wrong)[0]
         raise ValueError(f"truth is {truth[row, column]} at row {row}, class {column}, expected 0 or 1")
     return present

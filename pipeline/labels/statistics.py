@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.labels.blocks import row_blocks
 from pipeline.labels.draws import Draw
 from pipeline.labels.rates import false_negative_rate
 from pipeline.labels.settings import Simulate
@@ -25,30 +26,45 @@ def summarize_draw(table: Table, draw: Draw, objects: Objects | None, settings: 
         `expected_false_negative_rate` and `labels_per_image`; null is what cannot be measured.
     """
     train, measured = table.rows("train"), settings.protocol != "given"
-    rates = false_negative_rate(table.truth[train], table.scored[train], draw.observed[train], draw.chance[train])
+    rates = false_negative_rate(table.truth, table.scored, draw.observed, lambda rows: draw.chances(rows)[0], train)
+    expected, variance = _unbiased_moments(draw, train)
     distance, by_chance = distance_from_unbiased(
-        np.array(rates["observed_positive"]), draw.uniform[train], settings.positives.kind == "count"
+        np.array(rates["observed_positive"]), expected, variance, settings.positives.kind == "count"
     )
+    splits = {split: _row_counts(table, draw.observed, table.rows(split)) for split in SPLITS}
     boxes = None
     if objects is not None and measured:
-        boxes = _box_means(table.truth[train] == 1, draw.observed[train] == 1, objects.take(train))
+        boxes = _box_means(table.truth, draw.observed, objects, train)
     return {
-        "rows": {split: _row_counts(table, draw.observed, table.rows(split)) for split in SPLITS},
-        "classes": _class_counts(table, draw, rates, measured),
+        "rows": splits,
+        "classes": _class_counts(table, draw, rates, expected if measured else None),
         "from_unbiased": {"distance": distance, "by_chance": by_chance} if measured else None,
         "boxes": boxes,
         "false_negative_rate": rates["pooled"],
         "expected_false_negative_rate": rates["pooled_expected"] if measured else None,
-        "labels_per_image": float(table.truth[train].sum(axis=1).mean()) if len(train) else None,
+        "labels_per_image": splits["train"]["labels_per_image"],
     }
 
 
-def distance_from_unbiased(observed: np.ndarray, uniform: np.ndarray, fixed: bool) -> tuple[float | None, float | None]:
+def _unbiased_moments(draw: Draw, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and variance of the known positives of each class, after an unbiased draw of as many."""
+    classes = draw.observed.shape[1]
+    moments = np.zeros((2, classes))
+    for block in row_blocks(len(rows), classes):
+        uniform = draw.chances(rows[block])[1]
+        moments += uniform.sum(axis=0), (uniform * (1 - uniform)).sum(axis=0)
+    return moments[0], moments[1]
+
+
+def distance_from_unbiased(
+    observed: np.ndarray, expected: np.ndarray, variance: np.ndarray, fixed: bool
+) -> tuple[float | None, float | None]:
     """Return how far the classes of a draw are from those of an unbiased one.
 
     Args:
         observed: (C,) positives that stayed known.
-        uniform: (N, C) chances of an unbiased draw.
+        expected: (C,) mean of the positives that stay known after an unbiased draw.
+        variance: (C,) their variance.
         fixed: Whether each row keeps a fixed number, so that the total is no matter of chance.
 
     Returns:
@@ -56,10 +72,9 @@ def distance_from_unbiased(observed: np.ndarray, uniform: np.ndarray, fixed: boo
         have to be of another class; and what an unbiased draw has of it by chance (mean of a normal's absolute value).
         None where nothing is known or expected.
     """
-    expected = uniform.sum(axis=0)
     if not observed.sum() or not expected.sum():
         return None, None
-    variance, share = (uniform * (1 - uniform)).sum(axis=0), expected / expected.sum()
+    share = expected / expected.sum()
     if not fixed:  # of a class's count less its share of the total, which varies with it
         variance = (1 - 2 * share) * variance + share**2 * variance.sum()
     spread = np.sqrt(2 / math.pi * variance)
@@ -69,30 +84,32 @@ def distance_from_unbiased(observed: np.ndarray, uniform: np.ndarray, fixed: boo
 
 def _row_counts(table: Table, observed: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
     """Return the counts of one split."""
-    truth, positive = table.truth[rows], observed[rows] == 1
-    counts = positive.sum(axis=1)
+    blocks = [rows[block] for block in row_blocks(len(rows), observed.shape[1])] or [rows]
+    present, known, absent = (
+        np.concatenate([np.count_nonzero(array[block] == value, axis=1) for block in blocks])
+        for array, value in ((table.truth, 1), (observed, 1), (observed, -1))
+    )
     return {
         "images": len(rows),
-        "without_positive": int((~truth.any(axis=1)).sum()),
-        "without_known_positive": int((counts == 0).sum()),
-        "labels_per_image": float(truth.sum(axis=1).mean()) if len(rows) else None,
-        "known_positives_per_image": float(counts.mean()) if len(rows) else None,
-        "known_negatives_per_image": float((observed[rows] == -1).sum(axis=1).mean()) if len(rows) else None,
-        "images_by_known_positives": np.bincount(counts).tolist(),
+        "without_positive": int((present == 0).sum()),
+        "without_known_positive": int((known == 0).sum()),
+        "labels_per_image": float(present.mean()) if len(rows) else None,
+        "known_positives_per_image": float(known.mean()) if len(rows) else None,
+        "known_negatives_per_image": float(absent.mean()) if len(rows) else None,
+        "images_by_known_positives": np.bincount(known).tolist(),
     }
 
 
-def _class_counts(table: Table, draw: Draw, rates: dict[str, Any], measured: bool) -> list[dict[str, Any]]:
-    """Return the counts and rates of each class in the training split."""
-    train = table.rows("train")
-    unknown = rates["unknown"] if measured else (draw.observed[train] == 0).sum(axis=0).tolist()
-    unbiased = draw.uniform[train]
+def _class_counts(table: Table, draw: Draw, rates: dict[str, Any], expected: np.ndarray | None) -> list[dict[str, Any]]:
+    """Return the counts and rates of each class in the training split; ``expected`` is None where nothing is drawn."""
+    train, measured = table.rows("train"), expected is not None
+    unknown = rates["unknown"] if measured else _count_unknown(draw.observed, train)
     return [
         {
             "name": name,
             "truth_positive": rates["truth_positive"][column],
             "observed_positive": rates["observed_positive"][column],
-            "expected_of_unbiased": float(unbiased[:, column].sum()) if measured else None,
+            "expected_of_unbiased": None if expected is None else float(expected[column]),
             "observed_negative": rates["observed_negative"][column],
             "unknown": unknown[column],
             "hidden_positive": rates["hidden"][column] if measured else None,
@@ -103,13 +120,26 @@ def _class_counts(table: Table, draw: Draw, rates: dict[str, Any], measured: boo
     ]
 
 
-def _box_means(present: np.ndarray, known: np.ndarray, objects: Objects) -> dict[str, dict[str, float | None]]:
-    """Return how large and how central known positives are on average, and all positives."""
-    boxed = present & (objects.area > 0)
+def _count_unknown(observed: np.ndarray, rows: np.ndarray) -> list[int]:
+    """Return how many labels of some rows are not known, by class."""
+    counts = np.zeros(observed.shape[1], np.int64)
+    for block in row_blocks(len(rows), len(counts)):
+        counts += (observed[rows[block]] == 0).sum(axis=0)
+    return counts.tolist()
+
+
+def _box_means(
+    truth: np.ndarray, observed: np.ndarray, objects: Objects, rows: np.ndarray
+) -> dict[str, dict[str, float | None]]:
+    """Return how large and how central known positives of some rows are on average, and all positives."""
+    place, columns = np.nonzero((truth == 1) & (objects.area > 0))
+    mine = np.isin(place, rows)
+    place, columns = place[mine], columns[mine]
+    known = observed[place, columns] == 1
     return {
         name: {
             group: float(values[cells].mean(dtype=np.float64)) if cells.any() else None
-            for group, cells in (("known", boxed & known), ("all", boxed))
+            for group, cells in (("known", known), ("all", np.ones_like(known)))
         }
-        for name, values in (("area", objects.area), ("offset", objects.offset))
+        for name, values in (("area", objects.area[place, columns]), ("offset", objects.offset[place, columns]))
     }

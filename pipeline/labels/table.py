@@ -92,9 +92,8 @@ class Table:
         """
         for name, highest in (("truth", 1), ("split", len(SPLITS) - 1), ("official", 1)):
             array = getattr(self, name)
-            wrong = np.argwhere((array < 0) | (array > highest))
-            if len(wrong):
-                index = tuple(int(i) for i in wrong[0])
+            if array.size and (array.min() < 0 or array.max() > highest):
+                index = tuple(int(i) for i in np.argwhere((array < 0) | (array > highest))[0])
                 path = self.paths[index[0]]
                 raise ValueError(f"table: {name} holds {array[index]} at {index} ({path}), expected 0 to {highest}")
         unknown = np.argwhere(~self.scored & (self.truth == 1))
@@ -190,7 +189,7 @@ class Objects:
             array = getattr(self, name)
             if not isinstance(array, np.ndarray) or array.dtype != np.float32 or array.shape != self.area.shape:
                 raise ValueError(f"objects: {name} is no float32 array of the shape {np.shape(self.area)}")
-            if not ((array >= 0) & (array <= 1)).all():
+            if array.size and not (array.min() >= 0 and array.max() <= 1):  # a NaN is neither
                 raise ValueError(f"objects: {name} holds values outside [0, 1]")
 
     def take(self, rows: np.ndarray) -> "Objects":

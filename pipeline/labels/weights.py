@@ -7,23 +7,28 @@ Source: the weights are those of studies of how annotators choose the label that
 import math
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from pipeline.core.errors import ConfigError, SourceError
 from pipeline.core.faults import Faults
 from pipeline.core.text import read_rows, read_text, relative_path
+from pipeline.labels.blocks import row_blocks
 from pipeline.labels.settings import Simulate
 from pipeline.labels.table import Objects, Table
 
+Weights: TypeAlias = Callable[[Any], np.ndarray]
+"""Gives the float64 weights of some rows of the table: (R,) row numbers or a slice -> broadcastable to (R, C)."""
 LEAST = 1e-4
 """Least size or closeness that counts: a hundredth of the picture by a hundredth; that of a label without a box too."""
 
 
-def bias_weights(root: Path, table: Table, objects: Objects | None, settings: Simulate) -> np.ndarray:
-    """Return the weight of each cell under a bias.
+def bias_weights(root: Path, table: Table, objects: Objects | None, settings: Simulate) -> Weights:
+    """Return the function that gives the weights of cells under a bias.
 
     Args:
         root: Project root, from which the name of a table of weights counts.
@@ -32,7 +37,7 @@ def bias_weights(root: Path, table: Table, objects: Objects | None, settings: Si
         settings: The settings.
 
     Returns:
-        Float64 weights, at least 0, broadcastable to (N, C).
+        Function of (R,) rows of the table: float64 weights, at least 0, broadcastable to (R, C).
 
     Raises:
         ConfigError: The bias goes by boxes and there are none.
@@ -40,14 +45,15 @@ def bias_weights(root: Path, table: Table, objects: Objects | None, settings: Si
     """
     bias = settings.bias
     if bias.kind == "uniform":
-        return np.ones((1, 1))
+        return lambda rows: np.ones((1, 1))
     if bias.kind == "table":
         try:
             return read_weights(bias.path(root), table, settings.positives.kind == "table")
         except SourceError as error:
             raise SourceError(f"simulate.bias: {error}") from error
     if bias.kind == "frequency":
-        return by_frequency(table.truth[table.official == 0].sum(axis=0), bias.power)[None]
+        of_classes = by_frequency(table.truth[table.official == 0].sum(axis=0), bias.power)
+        return lambda rows: of_classes[None]
     if objects is None:
         remedy = "VOC has them in Annotations/, COCO in bbox; or weigh by frequency or a table"
         raise ConfigError(f"simulate.bias: {bias.kind} needs boxes, and the data gave none ({remedy})")
@@ -64,43 +70,50 @@ def by_frequency(counts: np.ndarray, power: float) -> np.ndarray:
     Returns:
         (C,) float64 weights, above 0, the largest 1.
     """
-    return _powered(np.maximum(counts, 1).astype(np.float64), power)
+    shares = np.maximum(counts, 1) / np.maximum(counts, 1).max()
+    return shares**power / (shares**power).max()
 
 
-def by_size(objects: Objects, power: float) -> np.ndarray:
-    """Return weights of cells by the size of the class's largest object.
+def by_size(objects: Objects, power: float) -> Weights:
+    """Return the function that weighs cells by the size of the class's largest object.
 
     Args:
         objects: Where objects lie.
         power: Exponent.
 
     Returns:
-        (N, C) float64 weights, above 0, the largest 1.
+        Function of rows: (R, C) float64 weights, above 0, the largest of all rows 1.
     """
-    return _powered(np.maximum(objects.area.astype(np.float64), LEAST), power)
+    return _powered(lambda rows: np.maximum(objects.area[rows].astype(np.float64), LEAST), objects, power)
 
 
-def by_closeness(objects: Objects, power: float) -> np.ndarray:
-    """Return weights of cells by how close the class's most central object lies to the picture's centre.
+def by_closeness(objects: Objects, power: float) -> Weights:
+    """Return the function that weighs cells by how close the class's most central object lies to the picture's centre.
 
     Args:
         objects: Where objects lie.
         power: Exponent of the closeness, which is 1 in the centre and 0 in a corner.
 
     Returns:
-        (N, C) float64 weights, above 0, the largest 1.
+        Function of rows: (R, C) float64 weights, above 0, the largest of all rows 1.
     """
-    closeness = np.where(objects.area > 0, 1 - objects.offset.astype(np.float64), 0)
-    return _powered(np.maximum(closeness, LEAST), power)
+
+    def closeness(rows: Any) -> np.ndarray:
+        close = np.where(objects.area[rows] > 0, 1 - objects.offset[rows].astype(np.float64), 0)
+        return np.maximum(close, LEAST)
+
+    return _powered(closeness, objects, power)
 
 
-def _powered(values: np.ndarray, power: float) -> np.ndarray:
-    """Return powers of positive values, the largest 1."""
-    powers = (values / values.max()) ** power
-    return powers / powers.max()
+def _powered(values: Weights, objects: Objects, power: float) -> Weights:
+    """Return the function that gives powers of positive values, the largest of all rows 1."""
+    ends = [(float(part.min()), float(part.max())) for part in map(values, row_blocks(*objects.area.shape))]
+    low, high = min(end[0] for end in ends), max(end[1] for end in ends)
+    largest = max((low / high) ** power, 1.0)
+    return lambda rows: (values(rows) / high) ** power / largest
 
 
-def read_weights(file: Path, table: Table, probabilities: bool = False) -> np.ndarray:
+def read_weights(file: Path, table: Table, probabilities: bool = False) -> Weights:
     """Read the weights of classes, or of cells, from a text with a header; commas, semicolons or tabs between fields.
 
     Args:
@@ -110,7 +123,7 @@ def read_weights(file: Path, table: Table, probabilities: bool = False) -> np.nd
         probabilities: Whether the weights are to be probabilities.
 
     Returns:
-        (N, C) float64 weights, at least 0; 0 where the label is absent.
+        Function of rows: (R, C) float64 weights, at least 0; 0 where the label is absent.
 
     Raises:
         SourceError: The file is missing, has another header, a line with another number of fields, a name that is not
@@ -120,7 +133,7 @@ def read_weights(file: Path, table: Table, probabilities: bool = False) -> np.nd
     faults = Faults(file.name)
     columns = {name: number for number, name in enumerate(table.classes)}
     images = {path: number for number, path in enumerate(table.paths)} if len(header) == 3 else {}
-    weights = np.full((len(table.paths) if images else 1, len(columns)), np.nan)
+    weights: dict[tuple[int, int], float] = {}
     for number, fields in lines:
         line, fields = f"line {number}", [unicodedata.normalize("NFC", field) for field in fields]
         if len(fields) != len(header):
@@ -136,15 +149,18 @@ def read_weights(file: Path, table: Table, probabilities: bool = False) -> np.nd
             faults.add(f"weights are {kind} or none", f"{line} {fields[-1]!r}")
         if row is None or column is None or weight is None:
             continue
-        if not math.isnan(weights[row, column]):
+        if (row, column) in weights:
             faults.add("duplicate cells", f"{line} {', '.join(fields[:-1])}")
         weights[row, column] = weight
     _check_complete(weights, table, bool(images), faults)
-    weights = np.where(table.truth == 1, np.nan_to_num(weights), 0.0)
-    if not faults and not weights[table.official == 0].any():
+    present = np.argwhere(table.truth == 1)  # in the order of rows
+    values = np.array([weights.get((row if images else 0, column), 0.0) for row, column in present.tolist()])
+    if not faults and not values[table.official[present[:, 0]] == 0].any():
         faults.add("weights of all present labels of training images are 0", "none would stay known")
     faults.raise_if_any()
-    return weights
+
+    matrix: Any = csr_array((values, (present[:, 0], present[:, 1])), shape=table.truth.shape)
+    return lambda rows: matrix[rows].toarray()
 
 
 def _read_header(file: Path) -> tuple[Iterator[tuple[int, list[str]]], list[str]]:
@@ -162,10 +178,12 @@ def _read_header(file: Path) -> tuple[Iterator[tuple[int, list[str]]], list[str]
     return lines, header
 
 
-def _check_complete(weights: np.ndarray, table: Table, by_image: bool, faults: Faults) -> None:
-    """Add the present labels, or the classes that have any, whose weight is missing (NaN)."""
-    needed = table.truth == 1 if by_image else table.truth.any(axis=0)
-    for row, column in np.argwhere(np.isnan(weights) & needed):
+def _check_complete(weights: dict[tuple[int, int], float], table: Table, by_image: bool, faults: Faults) -> None:
+    """Add the present labels, or the classes that have any, whose weight is missing."""
+    needed = np.asarray(table.truth == 1) if by_image else np.asarray(table.truth.any(axis=0))[None]
+    for row, column in np.argwhere(needed).tolist():
+        if (row, column) in weights:
+            continue
         name = f"{table.paths[row]} {table.classes[column]}" if by_image else table.classes[column]
         faults.add("present labels have no weight" if by_image else "classes have no weight", name)
 

@@ -31,6 +31,21 @@ def settings(**change) -> Simulate:
     return Simulate.model_validate(block | change)
 
 
+def chance_of(draw: Draw) -> np.ndarray:
+    return draw.chances(np.arange(len(draw.observed)))[0]
+
+
+def uniform_of(draw: Draw) -> np.ndarray:
+    return draw.chances(np.arange(len(draw.observed)))[1]
+
+
+def in_one(sampler, chance: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """What a sampler draws of all rows in one block."""
+    ((rows, labels),) = sampler(lambda: [np.arange(len(chance))], lambda rows: chance[rows], generator)
+    assert rows.tolist() == list(range(len(chance)))
+    return labels
+
+
 def drawn(prepared: Table, **change) -> Draw:
     wanted = settings(**change)
     return draw(prepared, wanted, bias_weights(Path(), prepared, None, wanted))

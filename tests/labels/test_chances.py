@@ -51,13 +51,27 @@ def test_chances_by_hand():
     assert chances(np.zeros((2, 3)), 1).tolist() == [[0, 0, 0]] * 2
 
 
+def of_share(weights: np.ndarray, labels: np.ndarray, share: float) -> np.ndarray:
+    """Chances of a matrix, whose rows are the blocks."""
+    masked = np.where(labels, weights, 0.0)
+    return share_chances(lambda: iter(masked), int(labels.sum()), share)(masked)
+
+
+@given(WEIGHTS, st.floats(0, 1))
+def test_a_share_is_the_chances_of_one_row_that_holds_all(weights, share):
+    labels = weights != weights.flat[0]  # some of weight 0, some not among the labels
+    found = of_share(weights, labels, share)
+    expected = chances(np.where(labels, weights, 0).reshape(1, -1), share * labels.sum()).reshape(weights.shape)
+    assert found == pytest.approx(expected, rel=1e-12, abs=1e-15)
+
+
 def test_a_share_is_of_all_labels_and_not_of_each_row():
     labels = np.array([[1, 1, 0], [1, 0, 0], [0, 0, 0]], bool)
-    assert share_chances(np.ones((3, 3)), labels, 0.5)[labels].tolist() == [0.5] * 3
-    found = share_chances(np.array([[1, 2, 9], [3, 9, 9], [9, 9, 9]]), labels, 0.5)
+    assert of_share(np.ones((3, 3)), labels, 0.5)[labels].tolist() == [0.5] * 3
+    found = of_share(np.array([[1, 2, 9], [3, 9, 9], [9, 9, 9]]), labels, 0.5)
     assert found.tolist() == [[0.25, 0.5, 0], [0.75, 0, 0], [0, 0, 0]]
     # of four labels one is never kept, and still counts in the half
-    found = share_chances(np.array([[0.0, 1, 1], [1, 0, 0]]), np.array([[1, 1, 1], [1, 0, 0]], bool), 0.5)
+    found = of_share(np.array([[0.0, 1, 1], [1, 0, 0]]), np.array([[1, 1, 1], [1, 0, 0]], bool), 0.5)
     assert found == pytest.approx(np.array([[0, 2 / 3, 2 / 3], [2 / 3, 0, 0]]))
-    assert share_chances(np.ones((3, 3)), labels, 0.0).tolist() == np.zeros((3, 3)).tolist()
-    assert share_chances(np.ones((3, 3)), labels, 1.0).tolist() == labels.astype(float).tolist()
+    assert of_share(np.ones((3, 3)), labels, 0.0).tolist() == np.zeros((3, 3)).tolist()
+    assert of_share(np.ones((3, 3)), labels, 1.0).tolist() == labels.astype(float).tolist()

@@ -16,7 +16,7 @@ def test_false_negative_rate_by_hand():
     observed = np.array([[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 0]])
     scored = np.ones((4, 3), bool)
     scored[3, 0] = False
-    rates = false_negative_rate(truth, scored, observed, one_of(truth))
+    rates = false_negative_rate(truth, scored, observed, one_of(truth).__getitem__)
     assert rates["truth_positive"] == [3, 2, 0]
     assert rates["observed_positive"] == [2, 1, 0]
     assert rates["unknown"] == [1, 3, 4]  # the cell that is not scored is not unknown
@@ -41,14 +41,14 @@ def test_expected_rate_is_the_mean_over_all_draws():
                 observed[row, column] = 1
         hidden += ((observed == 0) & (truth == 1)).sum(axis=0)
         unknown += (observed == 0).sum(axis=0)
-    rates = false_negative_rate(truth, scored, np.zeros_like(truth), one_of(truth))
+    rates = false_negative_rate(truth, scored, np.zeros_like(truth), one_of(truth).__getitem__)
     assert rates["expected"] == pytest.approx((hidden / unknown).tolist())
     assert rates["pooled_expected"] == pytest.approx(hidden.sum() / unknown.sum())
 
 
 def test_a_class_without_unknown_cells_has_no_rate():
     truth, observed = np.array([[1, 0]]), np.array([[1, -1]])
-    rates = false_negative_rate(truth, np.ones((1, 2), bool), observed, one_of(truth))
+    rates = false_negative_rate(truth, np.ones((1, 2), bool), observed, one_of(truth).__getitem__)
     assert rates["rate"] == [None, None] and rates["pooled"] is None
     assert rates["expected"] == [None, 0.0]
     assert (rates["observed_positive"], rates["observed_negative"]) == ([1, 0], [0, 1])
@@ -56,4 +56,12 @@ def test_a_class_without_unknown_cells_has_no_rate():
 
 def test_rates_of_other_shapes_are_refused():
     with pytest.raises(ValueError, match="differ in shape"):
-        false_negative_rate(np.ones((2, 2)), np.ones((2, 3), bool), np.ones((2, 2)), np.ones((2, 2)))
+        false_negative_rate(np.ones((2, 2)), np.ones((2, 3), bool), np.ones((2, 2)), np.ones((2, 2)).__getitem__)
+
+
+def test_only_the_rows_asked_for_are_counted():
+    random = np.random.default_rng(1)
+    truth, observed = random.integers(0, 2, (9, 3)), random.integers(-1, 2, (9, 3))
+    scored, rows = random.random((9, 3)) < 0.8, np.array([1, 2, 6])
+    alone = false_negative_rate(truth[rows], scored[rows], observed[rows], one_of(truth[rows]).__getitem__)
+    assert false_negative_rate(truth, scored, observed, one_of(truth).__getitem__, rows) == alone

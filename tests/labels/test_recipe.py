@@ -89,7 +89,7 @@ def test_coco_2014_golden(repository, place, prefix):
     assert (sha256(train), sha256(val)) == (split["train_index_sha256"], split["val_index_sha256"])
     assert sha256(chosen(observed[train])) == split["chosen_class_train_split_sha256"]
     rates = false_negative_rate(
-        truth[train], np.ones((len(train), 80), bool), observed[train], np.zeros((len(train), 80))
+        truth[train], np.ones((len(train), 80), bool), observed[train], np.zeros((len(train), 80)).__getitem__
     )
     assert rates["observed_positive"] == split["observed_per_class_train_split"]
     assert rates["unknown"] == split["unknown_per_class_train_split"]

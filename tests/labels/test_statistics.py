@@ -1,5 +1,6 @@
 import hashlib
 import math
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,11 +11,14 @@ import pytest
 
 from pipeline.config import rules
 from pipeline.core.errors import SourceError
+from pipeline.labels import blocks
 from pipeline.labels.description import describe_settings
 from pipeline.labels.draws import Draw, observe
+from pipeline.labels.oracles import label_sets
 from pipeline.labels.statistics import distance_from_unbiased, summarize_draw
 from pipeline.labels.table import Objects, Table
 from tests.labels import cases
+from tests.labels.test_draws import MANY
 
 N, C = 60, 5
 ONES = np.ones((N, C), np.int8)
@@ -192,13 +196,17 @@ def test_a_table_of_weights_is_named_with_its_hash(tmp_path, monkeypatch, home):
 
 
 # ---------------------------------------------------------------------------------------------- distance
+def moments(uniform: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return uniform.sum(axis=0), (uniform * (1 - uniform)).sum(axis=0)
+
+
 def test_distance_from_an_unbiased_draw_by_hand():
     uniform = np.full((10, 2), 0.5)
-    distance, by_chance = distance_from_unbiased(np.array([8, 2]), uniform, True)
+    distance, by_chance = distance_from_unbiased(np.array([8, 2]), *moments(uniform), True)
     assert distance == pytest.approx(0.3)  # 3 of 10 would have to change
     # each class: mean |deviation| of a normal of variance 10/4
     assert by_chance == pytest.approx(2 * math.sqrt(2 / math.pi * 2.5) / 10 / 2)
-    assert distance_from_unbiased(np.array([0, 0]), uniform, True) == (None, None)
+    assert distance_from_unbiased(np.array([0, 0]), *moments(uniform), True) == (None, None)
 
 
 @pytest.mark.parametrize("positives", [{"kind": "count", "value": 1}, {"kind": "share", "value": 0.5}])
@@ -206,9 +214,36 @@ def test_an_unbiased_draw_is_as_far_as_chance_says(positives):
     truth = np.random.default_rng(9).random((2000, 2)) < np.array([0.9, 0.5])
     draws = [cases.drawn(cases.table(truth), draw=number, positives=positives) for number in range(60)]
     fixed = positives["kind"] == "count"
-    pairs = [distance_from_unbiased((one.observed == 1).sum(axis=0), one.uniform, fixed) for one in draws]
+    pairs = [
+        distance_from_unbiased((one.observed == 1).sum(axis=0), *moments(cases.uniform_of(one)), fixed) for one in draws
+    ]
     assert sum(distance or 0 for distance, _ in pairs) / 60 == pytest.approx(pairs[0][1], rel=0.25)
 
 
 def test_a_share_of_one_class_alone_is_never_off():
-    assert distance_from_unbiased(np.array([40]), np.full((100, 1), 0.5), False) == (0, pytest.approx(0, abs=1e-9))
+    assert distance_from_unbiased(np.array([40]), *moments(np.full((100, 1), 0.5)), False) == (
+        0,
+        pytest.approx(0, abs=1e-9),
+    )
+
+
+def test_a_draw_takes_at_most_sixteen_bytes_a_cell(monkeypatch):
+    """The table's two are among them, and eight of where objects lie; blocks are small, as they are of large data."""
+    monkeypatch.setattr(blocks, "CELLS", 3000)
+    n, c = 2000, 300
+    truth = (np.random.default_rng(0).random((n, c)) < 0.03).astype(np.int8)
+    truth[:, 0] = 1
+    names = tuple(f"c{number}" for number in range(c)), tuple(f"{number}.jpg" for number in range(n))
+    rows = (np.arange(n) % 5 == 0).astype(np.uint8), np.zeros(n, np.uint8)
+    prepared = Table(*names, truth, np.ones((n, c), bool), *rows)
+    area = np.where(truth, np.float32(0.25), np.float32(0))
+    objects, own = Objects(area, area.copy()), 10
+    for change in ({"bias": {"kind": "size", "power": 1.0}}, *MANY.values()):
+        wanted = cases.settings(**change)
+        tracemalloc.start()
+        draw = observe(Path(), prepared, objects, wanted)
+        summarize_draw(prepared, draw, objects, wanted)
+        label_sets(prepared, draw.observed)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert own + peak / (n * c) <= 16, change

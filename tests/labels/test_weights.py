@@ -6,25 +6,27 @@ import pytest
 from pipeline.core.errors import ConfigError, SourceError
 from pipeline.labels.table import Objects
 from pipeline.labels.weights import bias_weights, by_closeness, by_frequency, by_size, read_weights
-from tests.labels.cases import drawn, settings, table
+from tests.labels.cases import chance_of, drawn, settings, table
 
 
 def test_frequent_classes_are_kept_in_proportion():
     truth = np.zeros((100, 3), np.int8)
     truth[:, 0] = 1
     truth[:20, 1] = 1
-    chance = drawn(table(truth), bias={"kind": "frequency", "power": 1.0}).chance
+    chance = chance_of(drawn(table(truth), bias={"kind": "frequency", "power": 1.0}))
     assert chance[0] == pytest.approx([100 / 120, 20 / 120, 0])
-    assert drawn(table(truth), bias={"kind": "frequency", "power": -1.0}).chance[0] == pytest.approx([1 / 6, 5 / 6, 0])
-    assert drawn(table(truth), bias={"kind": "frequency", "power": 2.0}).chance[0] == pytest.approx(
+    assert chance_of(drawn(table(truth), bias={"kind": "frequency", "power": -1.0}))[0] == pytest.approx(
+        [1 / 6, 5 / 6, 0]
+    )
+    assert chance_of(drawn(table(truth), bias={"kind": "frequency", "power": 2.0}))[0] == pytest.approx(
         [25 / 26, 1 / 26, 0]
     )
-    assert drawn(table(truth), bias={"kind": "frequency", "power": 0.0}).chance[0].tolist() == [0.5, 0.5, 0]
+    assert chance_of(drawn(table(truth), bias={"kind": "frequency", "power": 0.0}))[0].tolist() == [0.5, 0.5, 0]
 
 
 def test_frequency_is_counted_in_the_official_training_part():
     truth, official = [[1, 1], [1, 0], [0, 1], [0, 1]], [0, 0, 1, 1]
-    chance = drawn(table(truth, official=official), bias={"kind": "frequency", "power": 1.0}).chance
+    chance = chance_of(drawn(table(truth, official=official), bias={"kind": "frequency", "power": 1.0}))
     assert chance.tolist() == [[2 / 3, 1 / 3], [1, 0], [0, 1], [0, 1]]
 
 
@@ -32,10 +34,10 @@ def test_size_and_closeness():
     area = np.array([[0.5, 0.125, 0.0]], np.float32)
     offset = np.array([[0.75, 0.5, 0.0]], np.float32)
     objects = Objects(area, offset)
-    assert by_size(objects, 1) == pytest.approx(np.array([[1, 0.25, 2e-4]]))
-    assert by_size(objects, 2) == pytest.approx(np.array([[1, 0.0625, 4e-8]]))
-    assert by_closeness(objects, 1) == pytest.approx(np.array([[0.5, 1, 2e-4]]))  # no box: not the centre
-    assert by_size(objects, -1) == pytest.approx(np.array([[2e-4, 8e-4, 1]]))
+    assert by_size(objects, 1)(slice(None)) == pytest.approx(np.array([[1, 0.25, 2e-4]]))
+    assert by_size(objects, 2)(slice(None)) == pytest.approx(np.array([[1, 0.0625, 4e-8]]))
+    assert by_closeness(objects, 1)(slice(None)) == pytest.approx(np.array([[0.5, 1, 2e-4]]))  # no box: not the centre
+    assert by_size(objects, -1)(slice(None)) == pytest.approx(np.array([[2e-4, 8e-4, 1]]))
 
 
 def test_no_power_makes_a_weight_that_is_none():
@@ -50,13 +52,13 @@ def test_boxes_are_needed_for_draws_by_them(kind):
     with pytest.raises(ConfigError, match=rf"simulate\.bias: {kind} needs boxes, and the data gave none"):
         bias_weights(Path(), table([[1, 0]]), None, wanted)
     objects = Objects(np.full((1, 2), 0.25, np.float32), np.full((1, 2), 0.5, np.float32))
-    assert bias_weights(Path(), table([[1, 0]]), objects, wanted).tolist() == [[1, 1]]
+    assert bias_weights(Path(), table([[1, 0]]), objects, wanted)(np.arange(1)).tolist() == [[1, 1]]
 
 
 # ---------------------------------------------------------------------------------------------- tables of weights
 def read(tmp_path, text: str, name: str = "w.csv", probabilities: bool = False) -> np.ndarray:
     (tmp_path / name).write_text(text, encoding="utf-8")
-    return read_weights(tmp_path / name, table([[1, 1, 0], [0, 1, 0]]), probabilities)
+    return read_weights(tmp_path / name, table([[1, 1, 0], [0, 1, 0]]), probabilities)(np.arange(2))
 
 
 def test_weights_of_classes(tmp_path):
