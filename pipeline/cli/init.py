@@ -13,7 +13,8 @@ from typing import Any
 
 from ruamel.yaml import YAML, YAMLError
 
-from pipeline.cli.recognise import NONE, SPLIT, Declared, Named, find_folder, recognise
+from pipeline.cli.label_files import NONE, SPLIT, Declared, Named
+from pipeline.cli.recognise import find_folder, recognise
 from pipeline.cli.verbs import Verbs
 from pipeline.config import rules
 from pipeline.config.params import METHODS, PUBLISHED

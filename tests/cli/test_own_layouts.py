@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pipeline.cli import init, recognise
-from pipeline.cli.recognise import Declared, Named
+from pipeline.cli.label_files import Declared, Named
 from pipeline.core.errors import ConfigError, SourceError
 from pipeline.labels.table import Dataset
 from pipeline.sources import base
