@@ -10,10 +10,11 @@ from typing import Any
 from pipeline.core.errors import ConfigError
 from pipeline.core.faults import preview
 from pipeline.data import disk
-from pipeline.data.names import SEPARATORS, UNSURE, looks_like_list, separates
+from pipeline.data.names import SEPARATORS, UNSURE, looks_like_list, separates, split_names
 
 SPLIT = {"split", "splits", "subset", "partition"}
 """Usual names of the column of splits, compared without case."""
+MARKS = (*SEPARATORS, *UNSURE)
 NONE = "none"
 """What stands for no separator on the command line."""
 
@@ -79,9 +80,11 @@ def find_separator(file: Path, values: Iterable[str], declared: Declared) -> str
     values = {value for value in values if not looks_like_list(value)}  # which the source refuses by line
     if sure := [mark for mark in SEPARATORS if separates(mark, values)]:
         return sure[0]
-    unclear = [mark for mark in SEPARATORS if any(mark in value.strip(mark) for value in values)]
-    for mark in unclear + [mark for mark in UNSURE if separates(mark, values)]:
-        example = min(value for value in values if mark in value.strip(mark))
+    several = {mark: [value for value in values if sum(map(bool, split_names(value, mark))) > 1] for mark in MARKS}
+    for mark, examples in several.items():
+        if not examples or (mark in UNSURE and not separates(mark, values)):
+            continue
+        example = min(examples)
         raise ConfigError(
             f"{file.name}: is {example!r} one name, or does {mark!r} stand between several? say: --separator "
             f"{shlex.quote(mark)}, or for one name --separator {NONE}"
