@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from pipeline.cli.recognise import NONE, SPLIT, Declared, Named, find_folder, recognise
+from pipeline.cli.label_files import NONE, SPLIT, Declared, Named
+from pipeline.cli.recognise import find_folder, recognise
 from pipeline.cli.verbs import Verbs
 from pipeline.config import rules
 from pipeline.config.params import METHODS, PUBLISHED

@@ -42,11 +42,15 @@ def separates(mark: str, values: Iterable[str]) -> bool:
         Whether some part of a text that the mark parts is in a text with other parts too; of a mark of `UNSURE` all
         parts of such a text must be, since `polar bear` and `brown bear` share a part.
     """
-    by = None if mark == " " else mark  # several blanks are as one
-    split = {frozenset(part.strip() for part in value.split(by)) for value in values}
+    split = {frozenset(split_names(value, mark)) for value in values}
     seen = Counter(part for parts in split for part in parts)
     enough = all if mark in UNSURE else any
     return any(enough(seen[part] > 1 for part in parts) for parts in split if len(parts) > 1)
+
+
+def split_names(text: str, mark: str) -> list[str]:
+    """Return the parts of a text between marks, without blanks around them; several blanks of any kind are one mark."""
+    return [part.strip() for part in text.split(None if mark == " " else mark)]
 
 
 def looks_like_list(text: str) -> bool:

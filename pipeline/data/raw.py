@@ -33,7 +33,7 @@ class Pictures(Strict):
     bad_images: Literal["stop", "drop"]
     """What an unusable picture does: `stop`, all of them listed, or `drop`, its row is left out and counted."""
     links: Links
-    """Links that lead out of the folder of pictures: an error (`inside`), or read (`follow`)."""
+    """Links that lead out of the folder of pictures (itself it may be one): an error (`inside`), or read (`follow`)."""
     max_pixels: Annotated[int, Field(ge=1)]
     """Width times height above which a picture is unusable: a small file may claim any size, and decoding one takes
     3 bytes a pixel and more. Photographs of phones have up to 200 million."""

@@ -19,7 +19,7 @@ from pipeline.core.faults import Faults, find_duplicates, is_class_name, normali
 from pipeline.core.strict import Strict
 from pipeline.core.text import read_rows
 from pipeline.data import disk, own_data
-from pipeline.data.names import NO_CLASS, NO_VALUE, looks_like_list, read_list
+from pipeline.data.names import NO_CLASS, NO_VALUE, looks_like_list, read_list, split_names
 from pipeline.data.own_data import WORDS, Content, OwnData, Row
 from pipeline.data.raw import Files
 from pipeline.labels.table import Dataset
@@ -281,7 +281,7 @@ def _names(labels: Names | Lists | Rows, cell: str, where: str, faults: Faults) 
         faults.add(f"values are lists written as text ({how})", f"{where}, column {labels.column}: {cell!r}")
         parts = None
     else:
-        parts = cell.split(labels.separator) if isinstance(labels, Names) else [cell]
+        parts = split_names(cell, labels.separator) if isinstance(labels, Names) else [cell]
     return tuple(filter(None, map(normalize_class_name, parts or ())))
 
 

@@ -19,7 +19,7 @@ from pipeline.core.faults import Faults, check_class_names, find_duplicates, nor
 from pipeline.core.strict import Strict
 from pipeline.core.text import read_text
 from pipeline.data import disk, own_data
-from pipeline.data.names import looks_like_list
+from pipeline.data.names import looks_like_list, split_names
 from pipeline.data.own_data import WORDS, Content, OwnData, Row
 from pipeline.data.raw import Files
 from pipeline.labels.table import Dataset
@@ -313,8 +313,8 @@ def _within(value: Any) -> tuple[str, ...]:
 def _names(value: Any, separator: str | None) -> tuple[str, ...] | None:
     """Return names, of a list of them or of a text; None where the value is neither."""
     if isinstance(value, str):
-        whole = separator is None or looks_like_list(value)
-        parts = [value] if whole else [part for part in value.split(separator) if part.strip()]
+        whole = looks_like_list(value)
+        parts = [value] if separator is None or whole else list(filter(None, split_names(value, separator)))
         return tuple(normalize_class_name(name) for name in parts)
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         return None

@@ -57,7 +57,7 @@ def locate(settings: Settings, root: Path) -> Files:
 
 def parse(files: Files, settings: Settings) -> Content:
     """Return what the files say of their pictures; one in a folder called by a split is of that split."""
-    found = disk.scan(files.folder, settings.links)
+    found = disk.scan(files.folder, settings.links, (".xml",))
     stems: dict[str, list[str]] = {}
     for picture in found.pictures:
         stem = os.path.splitext(picture)[0]

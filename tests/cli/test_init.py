@@ -10,7 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from pipeline.cli import init, main, recognise
-from pipeline.cli.recognise import Declared, Named
+from pipeline.cli.label_files import Declared, Named
 from pipeline.config import preflight, profiles
 from pipeline.config.graph import LastRun
 from pipeline.core.errors import ConfigError, SourceError

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pipeline.cli import init, recognise
-from pipeline.cli.recognise import Declared, Named
+from pipeline.cli.label_files import Declared, Named
 from pipeline.core.errors import ConfigError, SourceError
 from pipeline.labels.table import Dataset
 from pipeline.sources import base
@@ -129,6 +131,12 @@ LAYOUTS: dict[str, Layout] = {
     "blanks, said": names("cat dog", "dog", "cat", expected=THREE, said={"separator": " "}),
     "slashes, said": names("cat/dog", "dog", "cat", expected=THREE, said={"separator": "/"}),
     "ampersands, said": names("cat & dog", "dog", "cat", expected=THREE, said={"separator": "&"}),
+    "no-break blanks": names("cat\u00a0dog", "dog", "cat", expected=ASK + "' '"),
+    "no-break blanks, said": names("cat\u00a0dog", "dog", "cat", expected=THREE, said={"separator": " "}),
+    "a mark and nothing behind it": names("cat; ;", "dog;", expected={"a.jpg": "cat", "b.jpg": "dog"}),
+    "marks alone": names(
+        "cat;dog", ";", ";;", "dog;", expected={"a.jpg": "cat dog", "b.jpg": "", "c.jpg": "", "d.jpg": "dog"}
+    ),
     "one name, said": names(
         "R&B", "R", "B", expected={"a.jpg": "R&B", "b.jpg": "R", "c.jpg": "B"}, said={"separator": "none"}
     ),
@@ -475,3 +483,38 @@ def test_a_layout_is_read_as_it_is_meant_or_refused_with_what_to_do(tmp_path, la
 
 def test_a_hundred_layouts_are_tried():
     assert len(LAYOUTS) >= 100
+
+
+CELLS = st.text(st.sampled_from("ab1-0.;,|/& \u00a0\u200b[](){}'\"\\\n:A\u0430_"), max_size=12)
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    root = tmp_path_factory.mktemp("photos")
+    lay_out(root, Layout({}, ""))
+    return root
+
+
+@pytest.mark.parametrize("form", ["table", "text", "objects", "map", "json"])
+@settings(max_examples=40, deadline=None)
+@given(cells=st.lists(CELLS, min_size=1, max_size=6), exhaustive=st.booleans())
+def test_whatever_cells_hold_there_is_a_dataset_or_one_known_fault(photos, form, cells, exhaustive):
+    names = [f"{'abcd'[number % 4]}.jpg" for number in range(len(cells))]
+    rows = [{"path": name, "labels": cell} for name, cell in zip(names, cells, strict=True)]
+    quoted = ('"' + cell.replace('"', '""') + '"' for cell in cells)
+    content = {
+        "table": "file,labels\n" + "\n".join(f"{name},{cell}" for name, cell in zip(names, quoted, strict=True)),
+        "text": "file,labels\n" + "\n".join(f"{name},{cell}" for name, cell in zip(names, cells, strict=True)),
+        "objects": json.dumps(rows),
+        "map": json.dumps({row["path"]: row["labels"] for row in rows}),
+        "json": "".join(cells),
+    }[form]
+    for file in photos.glob("x.*"):
+        file.unlink()
+    (photos / ("x.csv" if form in ("table", "text") else "x.json")).write_text(content, encoding="utf-8")
+    try:
+        block, data = read(photos, Layout({}, "", exhaustive=exhaustive))
+    except (ConfigError, SourceError) as error:
+        assert str(error)
+        return
+    assert list(init.describe(block, data)) and len(data.table.classes)

@@ -332,6 +332,11 @@ FAULTS = {
     "quote not closed": (PLAIN + b'd.jpg,"cat\ne.jpg,dog\n', {}, r"labels\.csv: line 6: unexpected end of data"),
     "quote in the middle": (PLAIN + b'"d"x.jpg,cat\n', {}, r"labels\.csv: line 6: "),
     "not text": (b"image\xff", {}, r"labels\.csv: cannot be read as UTF-8"),
+    "another mark": (
+        b"sep=;\n" + PLAIN,
+        {},
+        r"labels\.csv: its first line says sep=;, and the settings say ',': delim",
+    ),
     "empty": (b"\n \n", {}, r"labels\.csv is empty"),
     "header alone": (b"image,labels\n", {}, r"labels\.csv: no image in it"),
     "no label": (b"image,labels\na.jpg,\n", {}, r"labels\.csv: no class in it"),

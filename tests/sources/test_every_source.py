@@ -1,5 +1,7 @@
 """What holds for every source that reads a folder; what only one of them knows is tested beside it."""
 
+import os
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,6 +94,8 @@ CASES = {
 }
 EVERY = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 _WITH_LISTS = {name: case for name, case in CASES.items() if case.lists}
+_NAMED = {name: case for name, case in _WITH_LISTS.items() if name != "xml"}  # whose lists are whatever lies there
+NAMED = pytest.mark.parametrize("case", _NAMED.values(), ids=_NAMED)
 LISTED = pytest.mark.parametrize("case", _WITH_LISTS.values(), ids=_WITH_LISTS)
 
 
@@ -174,6 +178,55 @@ def test_a_missing_picture_is_named_or_left_to_the_packing(case, tmp_path):
     )
 
 
+@EVERY
+def test_folders_of_systems_hold_no_row_and_are_counted(case, tmp_path):
+    place = written(case, tmp_path)
+    whole = case.source.read(case.settings(), place)
+    thumbnail = (place / case.picture).parent / "@eaDir" / Path(case.picture).name
+    thumbnail.parent.mkdir()
+    thumbnail.write_bytes((place / case.picture).read_bytes())
+    data = case.source.read(case.settings(), place)
+    assert data.table.paths == whole.table.paths and data.table.classes == whole.table.classes
+    (warning,) = (text for text in data.report["warnings"] if "@eaDir" in text)
+    assert "1 picture in folders of systems and tools left out: " in warning
+
+
+@EVERY
+def test_links_out_of_the_folder_are_read_only_where_that_is_asked(case, tmp_path):
+    place = written(case, tmp_path / "raw")
+    (place / case.picture).rename(tmp_path / "elsewhere.jpg")
+    (place / case.picture).symlink_to(tmp_path / "elsewhere.jpg")
+    for ask in (case.source.read, case.source.fingerprint):
+        with pytest.raises(SourceError, match="1 link leads out of the folder: .* prepare: links: follow"):
+            ask(case.settings(), place)
+    data = case.source.read(case.settings(links="follow"), place)
+    assert place / case.picture in map(data.image, range(len(data.table.paths)))
+    assert len(case.source.fingerprint(case.settings(links="follow"), place)) == 64
+
+
+@pytest.fixture
+def alarm():
+    """Ends a test that waits for ever."""
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+
+
+@NAMED
+def test_a_list_that_is_a_pipe_is_refused_and_not_waited_for(case, tmp_path, alarm):
+    place = written(case, tmp_path)
+    for name in case.lists:
+        content = (place / name).read_bytes()
+        (place / name).unlink()
+        os.mkfifo(place / name)
+        for ask in (case.source.fingerprint, case.source.read):
+            with pytest.raises(SourceError):
+                ask(case.settings(), place)
+        (place / name).unlink()
+        (place / name).write_bytes(content)
+    assert case.source.read(case.settings(), place)
+
+
 # ---------------------------------------------------------------------------------------------- its state
 @EVERY
 def test_the_fingerprint_tells_what_changed_but_not_where_it_lies(case, tmp_path):
@@ -194,11 +247,16 @@ def test_the_fingerprint_tells_what_changed_but_not_where_it_lies(case, tmp_path
         seen.add(state())
         (one / name).write_bytes(content)
         assert state() == before
+    content = (one / case.picture).read_bytes()
+    (one / case.picture).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert state() not in seen, "an edit of equal size"
+    (one / case.picture).write_bytes(content)
+    assert state() == before
     (one / case.picture).rename((one / case.picture).with_name("other.jpg"))
     assert len(seen | {state()}) == len(case.lists) + 3
 
 
-@pytest.mark.parametrize("case", [case for case in _WITH_LISTS.values() if case.source is not xml])
+@NAMED
 def test_a_missing_list_is_named(case, tmp_path):
     place = written(case, tmp_path)
     for name in case.lists[-2:]:

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,12 @@ def test_files_in_a_folder_of_their_own_and_splits_by_folder(tmp_path):
     data = xml.read(settings(), tmp_path)
     assert truth(data) == {"train/train1.jpg": [1], "valid/valid1.jpg": [1]}
     assert data.table.split.tolist() == [0, 1]
+
+
+def test_a_pipe_is_left_out_and_told(tmp_path):
+    tree(tmp_path)
+    os.mkfifo(tmp_path / "pipe.xml")
+    assert xml.read(settings(), tmp_path).report["warnings"] == ["no regular files, left out: pipe.xml"]
 
 
 @pytest.mark.parametrize(

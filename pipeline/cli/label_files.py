@@ -1,0 +1,105 @@
+"""What tables and JSON files of labels share: what users name and declare, pictures, and marks between names."""
+
+import os
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.core.errors import ConfigError
+from pipeline.core.faults import preview
+from pipeline.data import disk
+from pipeline.data.names import SEPARATORS, UNSURE, looks_like_list, separates, split_names
+
+SPLIT = {"split", "splits", "subset", "partition"}
+"""Usual names of the column of splits, compared without case."""
+MARKS = (*SEPARATORS, *UNSURE)
+NONE = "none"
+"""What stands for no separator on the command line."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """Columns of a table, or keys of objects, that the user names; None: to be recognised."""
+
+    path: str | None = None
+    labels: str | None = None
+    split: str | None = None
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What the user says of values that could mean several things; None: nothing.
+
+    Args:
+        separator: What stands between names; `none`: a text is one name.
+        zero: What 0 means in the column of a class, `absent` or `unknown`.
+        minus_one: What -1 means there.
+        empty: What nothing means there.
+        links: Whether links that lead out of the folder are read.
+    """
+
+    separator: str | None = None
+    zero: str | None = None
+    minus_one: str | None = None
+    empty: str | None = None
+    links: disk.Links = "inside"
+
+
+def check_named(file: Path, what: str, names: list[str], named: Named) -> None:
+    """Raise an error where the user names what is not there.
+
+    Raises:
+        ConfigError: As said.
+    """
+    for option, name in vars(named).items():
+        if name is not None and name not in names:
+            raise ConfigError(f"--{option}: {file.name} has no {what} {name!r}; there are {preview(names)}")
+
+
+def explain_unclear(file: Path, what: str, expected: str, found: dict[str, list[str]]) -> str:
+    """Return the message for a file whose columns or keys are not all recognised."""
+    where = "in" if what == "column" else "under"
+    listed = "; ".join(f"{kind} {where} {preview(names) or 'none'}" for kind, names in found.items())
+    return (
+        f"{file.name}: expected are one {what} of picture files, at most one of train, val and test, and {expected}. "
+        f"Found: {listed}. Name them with --path, --labels and --split, delete the {what}s that are none of these, or "
+        "write a profile"
+    )
+
+
+def find_separator(file: Path, values: Iterable[str], declared: Declared) -> str | None:
+    """Return what stands between names in texts, None where each is one name.
+
+    Raises:
+        ConfigError: That is not clear.
+    """
+    if declared.separator is not None:
+        return None if declared.separator == NONE else declared.separator
+    values = {value for value in values if not looks_like_list(value)}  # which the source refuses by line
+    if sure := [mark for mark in SEPARATORS if separates(mark, values)]:
+        return sure[0]
+    several = {mark: [value for value in values if sum(map(bool, split_names(value, mark))) > 1] for mark in MARKS}
+    for mark, examples in several.items():
+        if not examples or (mark in UNSURE and not separates(mark, values)):
+            continue
+        example = min(examples)
+        raise ConfigError(
+            f"{file.name}: is {example!r} one name, or does {mark!r} stand between several? say: --separator "
+            f"{shlex.quote(mark)}, or for one name --separator {NONE}"
+        )
+    return None
+
+
+def has_pictures(values: Iterable[Any]) -> bool:
+    """Return whether some value ends as the name of a picture does."""
+    return any(str(value).lower().endswith(disk.ENDINGS) for value in values)
+
+
+def names_pictures(values: Iterable[Any], pictures: Sequence[str]) -> bool:
+    """Return whether at least half of the values are the names of pictures without their endings."""
+    stems = {os.path.splitext(picture)[0].rpartition("/")[2].casefold() for picture in pictures}
+    texts = {value.replace("\\", "/") for value in values if isinstance(value, str)}
+    names = {text.rpartition("/")[2].casefold() for text in texts} - {""}
+    return bool(names) and 2 * len(names & stems) >= len(names)
