@@ -154,12 +154,17 @@ class Dataset:
     """The packed pictures by row of the table, where the page shows some and they are at hand."""
 
     def supported(self) -> tuple[str, ...] | None:
-        """Return the classes with at least ``min_support`` positives in both official parts; None without a table."""
+        """Return the classes with at least ``min_support`` positives in both official parts; None without a table.
+
+        One without a negative in the test part, for which any scores would do, is none of them.
+        """
         if self.table is None:
             return None
         known = (self.table.truth == 1) & self.table.scored
         counts = [known[self.table.official == part].sum(axis=0) for part in (0, 1)]
-        enough = (counts[0] >= self.min_support) & (counts[1] >= self.min_support)
+        truth, scored = self.table.reference("test")
+        told = ((truth == 0) & scored).any(axis=0)
+        enough = (counts[0] >= self.min_support) & (counts[1] >= self.min_support) & told
         return tuple(name for name, keep in zip(self.table.classes, enough, strict=True) if keep)
 
 

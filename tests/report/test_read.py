@@ -80,6 +80,11 @@ def test_supported_classes_count_both_official_lists_and_scored_cells(whole: Who
         if min(counts) >= dataset.min_support:
             expected.append(name)
     assert dataset.supported() == tuple(expected)
+    truth, scored = table.truth.copy(), table.scored.copy()
+    at, column = table.rows("test"), table.classes.index(expected[0])
+    truth[at, column], scored[at, column] = 1, True  # a class without a negative has no average precision
+    everywhere = replace(dataset, table=replace(table, truth=truth, scored=scored))
+    assert everywhere.supported() == tuple(expected[1:])
     assert 0 < len(expected) < len(table.classes)
 
 
