@@ -7,17 +7,21 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.config.params import read_params
-from pipeline.core import files, hdf5
+from pipeline.core import files, resume
 from pipeline.core.device import choose_device
 from pipeline.core.summary import write_summary
 from pipeline.data import images
+from pipeline.labels.table import read_table
 from pipeline.networks import backbone as backbones
-from pipeline.training.features import write_features
+from pipeline.training import features as training_features
+from pipeline.training.features import MIRRORED, PLAIN, compute_features, write_features
 from pipeline.training.inputs import ImageInputs
 
 
 def features(root: Path, dataset: str) -> None:
     """Write the HDF5 feature cache: one row an image, in table order, eval mode, no augmentation.
+
+    An interrupted run goes on where it stopped.
 
     Args:
         root: Project root.
@@ -29,21 +33,35 @@ def features(root: Path, dataset: str) -> None:
     settings = read_params(root / "params.yaml").settings("features", dataset)
     weights = root / "weights" / dataset / "backbone.pt"
     packed = root / "data" / "prepare" / dataset / "images.h5"
+    table = root / "data" / "prepare" / dataset / "table.h5"
+    device = choose_device()
     module, description = backbones.load(weights)
     pixels = images.Pixels(packed)
     inputs = ImageInputs(pixels, np.arange(len(pixels)), description["mean"], description["std"])
+    rows = {PLAIN: np.arange(len(pixels))}
+    if settings.mirrored:
+        rows[MIRRORED] = read_table(table).rows("train")
     folder = root / "data" / "features" / dataset
-    with hdf5.create(folder / "features.h5") as file:
-        views = write_features(file, module, inputs, settings, choose_device(), dataset)
-        file.attrs["backbone_sha256"] = files.sha256(weights)
-        file.attrs["images_sha256"] = files.sha256(packed)
-        file.attrs["mean"], file.attrs["std"] = description["mean"], description["std"]
+    code = [Path(module.__file__) for module in (training_features, backbones) if module.__file__]
+    fingerprint = resume.fingerprint(settings.model_dump(), [weights, packed, table, *code])
+    run_folder = resume.scratch_folder(root) / f"features-{dataset}"
+    resume.delete_stale(run_folder, fingerprint, f"features {dataset}")
+    with resume.Checkpoint(run_folder / fingerprint) as checkpoint:
+        arrays = compute_features(module, inputs, rows, (dataset, settings.batch_size, device), checkpoint)
+        attributes = {
+            "backbone_sha256": files.sha256(weights),
+            "images_sha256": files.sha256(packed),
+            "mean": description["mean"],
+            "std": description["std"],
+        }
+        write_features(folder / "features.h5", arrays, settings.dtype, dataset, **attributes)
+        checkpoint.delete()
     context = {
         "dataset": dataset,
         "images": len(pixels),
         "width": module.width,
         "dtype": settings.dtype,
-        "views": views,
+        "views": list(arrays),
     }
     write_summary(folder / "summary.md", entry.TEMPLATES / "features.md.j2", context)
 
