@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from pipeline.audits.audit import COLUMNS, audit_run, summarize_audits
+from pipeline.audits.audit import COLUMNS, MISSED_COLUMNS, audit_run, merge_missed, summarize_audits
 from pipeline.audits.runs import explain_unknown_truth, open_run
 from pipeline.config.params import TRAINING_STAGES, read_params
 from pipeline.core import files
@@ -32,7 +32,7 @@ def audit(root: Path, dataset: str, seed: int) -> None:
         seed: Training seed.
     """
     params = read_params(root / "params.yaml")
-    bins = params.settings("audit", dataset).bins
+    settings = params.settings("audit", dataset)
     table_file = root / "data" / "prepare" / dataset / "table.h5"
     table = read_table(table_file)
     observed = read_observed(observed_file(root, dataset), table)
@@ -42,13 +42,16 @@ def audit(root: Path, dataset: str, seed: int) -> None:
     for stage, key, method, _ in tqdm(planned, desc="audit", unit="run", disable=None):
         name = {"stage": stage, "key": key, "method": method}
         with open_run(root / "runs" / stage / key, table) as run:
-            audits.append(audit_run(name, run, table, observed, bins, without_truth))
+            audits.append(audit_run(name, run, table, observed, settings, without_truth))
 
-    record = {"dataset": dataset, "seed": seed, "bins": bins} | summarize_audits(audits, table, observed["single"])
+    record = {"dataset": dataset, "seed": seed, "bins": settings.bins} | summarize_audits(
+        audits, table, observed["single"]
+    )
     folder = root / "analyses" / "audit" / f"{dataset}-{seed}"
     files.write_json(folder / "audit.json", record)
     for name, columns in COLUMNS.items():
         files.write_tsv(folder / f"{name}.tsv", [row for audit in audits for row in audit.tables[name]], columns)
+    files.write_tsv(folder / "missed.tsv", merge_missed(audits), MISSED_COLUMNS)
     template = "audit.md.j2" if table.exhaustive else "audit_without_truth.md.j2"
     context = record | {"cells_unscored": int((~table.scored).sum())}
     write_summary(folder / "summary.md", entry.TEMPLATES / template, context)

@@ -7,18 +7,22 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.config.params import read_params
-from pipeline.core import hdf5
+from pipeline.core import resume
 from pipeline.core.device import choose_device
 from pipeline.core.manifest import write_manifest
 from pipeline.core.summary import write_summary
 from pipeline.data import images
+from pipeline.labels.table import read_table
 from pipeline.networks import backbone as backbones
-from pipeline.training.features import write_features
+from pipeline.training import features as training_features
+from pipeline.training.features import MIRRORED, PLAIN, compute_features, write_features
 from pipeline.training.inputs import ImageInputs
 
 
 def features(root: Path, dataset: str) -> None:
     """Write the HDF5 feature cache: one row an image, in table order, eval mode, no augmentation.
+
+    An interrupted run goes on where it stopped.
 
     Args:
         root: Project root.
@@ -30,22 +34,34 @@ def features(root: Path, dataset: str) -> None:
     settings = read_params(root / "params.yaml").settings("features", dataset)
     weights = root / "weights" / dataset / "backbone.pt"
     packed = root / "data" / "prepare" / dataset / "images.h5"
+    table = root / "data" / "prepare" / dataset / "table.h5"
+    device = choose_device()
     module, description = backbones.load(weights)
     pixels = images.Pixels(packed)
     inputs = ImageInputs(pixels, np.arange(len(pixels)), description["mean"], description["std"])
+    reads, rows = [packed, weights], {PLAIN: np.arange(len(pixels))}
+    if settings.mirrored:
+        reads.append(table)
+        rows[MIRRORED] = read_table(table).rows("train")
     folder = root / "data" / "features" / dataset
-    with hdf5.create(folder / "features.h5", [packed, weights]) as file:
-        views = write_features(file, module, inputs, settings, choose_device(), dataset)
-        file.attrs["mean"], file.attrs["std"] = description["mean"], description["std"]
+    code = [Path(module.__file__) for module in (training_features, backbones) if module.__file__]
+    fingerprint = resume.fingerprint(settings.model_dump(), [*reads, *code])
+    run_folder = resume.scratch_folder(root) / f"features-{dataset}"
+    resume.delete_stale(run_folder, fingerprint, f"features {dataset}")
+    with resume.Checkpoint(run_folder / fingerprint) as checkpoint:
+        arrays = compute_features(module, inputs, rows, (dataset, settings.batch_size, device), checkpoint)
+        about = {name: description[name] for name in ("mean", "std")}
+        write_features(folder / "features.h5", reads, arrays, settings.dtype, dataset, **about)
+        checkpoint.delete()
     context = {
         "dataset": dataset,
         "images": len(pixels),
         "width": module.width,
         "dtype": settings.dtype,
-        "views": views,
+        "views": list(arrays),
     }
     write_summary(folder / "summary.md", entry.TEMPLATES / "features.md.j2", context)
-    write_manifest(folder, [packed, weights])
+    write_manifest(folder, reads)
 
 
 if __name__ == "__main__":

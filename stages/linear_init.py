@@ -30,7 +30,7 @@ def linear_init(root: Path, dataset: str, method: str, seed: int, variant: str |
     """  # noqa: DOC502  FileError comes from `read_features`
     run = read_run(root, "linear_init", dataset, method, seed, variant)
     cache = root / "data" / "features" / dataset / "features.h5"
-    features, mirrored = read_features(cache, len(run.table.paths))
+    features, mirrored = read_features(cache, len(run.table.paths), len(run.table.rows("train")))
     architecture = {
         "backbone": None,
         "width": features.shape[1],
@@ -43,7 +43,7 @@ def linear_init(root: Path, dataset: str, method: str, seed: int, variant: str |
         return {
             split: FeatureInputs(
                 features[rows[split]],
-                mirrored[rows[split]] if mirrored is not None else None,
+                mirrored if split == "train" else None,
                 run.settings.flip and split == "train",
             )
             for split in SPLITS

@@ -4,6 +4,7 @@ Where the labels of a dataset are not exhaustive there is no truth to audit agai
 and the rest is None, with the reason.
 """
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,8 @@ import numpy as np
 
 from pipeline.audits import beliefs, calibration, pseudo_labels
 from pipeline.audits.runs import Run, known_truth
-from pipeline.labels.table import Table
+from pipeline.audits.settings import Audit
+from pipeline.labels.table import SPLITS, Table
 
 Row = dict[str, Any]
 
@@ -24,11 +26,11 @@ COLUMNS = {
         *_RUN, "quantity", "split", "bin", "lower", "upper", "cells", "true_positives", "fraction", "mean_belief",
         "mean_weight", "reference",
     ],
-    "missed": [*_RUN, "rank", "path", "class", "belief", "probability", "truth"],
+    "missed_by_run": [*_RUN, "rank", "split", "path", "class", "belief", "probability", "truth"],
 }  # fmt: skip
-"""Tables of an audit and their columns."""
-MISSED = 50
-"""Cells of a run that the table ``missed`` names."""
+"""Tables of the audits of runs, and their columns."""
+MISSED_COLUMNS = ["rank", "split", "path", "class", "runs", "likelihood", "truth"]
+"""Columns of the list that merges those of all runs."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class RunAudit:
 
 
 def audit_run(
-    name: Row, run: Run, table: Table, observed: dict[str, np.ndarray], bins: int, without_truth: str | None
+    name: Row, run: Run, table: Table, observed: dict[str, np.ndarray], settings: Audit, without_truth: str | None
 ) -> RunAudit:
     """Return the audit of a run.
 
@@ -54,7 +56,7 @@ def audit_run(
         run: What it left.
         table: The table.
         observed: (N, C) label sets of the whole table, by name.
-        bins: Number of equal bins of belief.
+        settings: Number of bins of belief, and of likely missed labels.
         without_truth: Why the truth is not known; None where it is.
 
     Returns:
@@ -72,8 +74,7 @@ def audit_run(
         counts = pseudo_labels.by_class(truth, known, run.pseudo_labels[selected], scored)
         epoch = run.round_epochs[selected]
         per_class = [{"epoch": epoch, "class": label} | row for label, row in zip(table.classes, counts, strict=True)]
-    probability = {split: _sigmoid(logits) for split, logits in run.logits.items()}
-    curves = {} if without_truth else _curves(run, probability["val"], table, observed, bins)
+    curves = {} if without_truth else _curves(run, _sigmoid(run.logits["val"]), table, observed, settings.bins)
     entry = {
         "epoch": run.epoch,
         "labels": run.labels,
@@ -82,7 +83,7 @@ def audit_run(
         "chosen": None if selected is None else rounds[selected]["cumulative"],
         "beliefs": {
             "belief": beliefs.spread(run.belief[unknown & (run.weight != 0)]),  # of weight 0 a belief is no claim
-            "probability": beliefs.spread(probability["train"][unknown]),
+            "probability": beliefs.spread(_sigmoid(run.logits["train"][unknown])),
         },
         "calibration": _summarize_calibration(curves, unknown & scored & (run.weight == 0), without_truth),
     }
@@ -95,7 +96,7 @@ def audit_run(
             for bar in bars
             if bar["cells"]
         ],
-        "missed": _missed_rows(table, run.belief, probability["train"], unknown),
+        "missed_by_run": _list_missed(run, table, observed[run.labels], settings.missed),
     }
     return RunAudit(name | entry, {kind: [name | row for row in rows] for kind, rows in tables.items()})
 
@@ -175,22 +176,81 @@ def _round_rows(rounds: list[Row]) -> list[Row]:
     return rows
 
 
-def _missed_rows(table: Table, belief: np.ndarray, probability: np.ndarray, unknown: np.ndarray) -> list[Row]:
-    """Return the unknown training cells that are most likely missed labels, with the truth where it is known."""
+def _list_missed(run: Run, table: Table, known: np.ndarray, most: int | float) -> list[Row]:
+    """Return the unknown cells that a run takes to be missed labels first of all, with the truth where it is known.
+
+    They are of the training split, and where the labels are given, not drawn, of val and test too. In training the
+    method's belief says how likely they are, elsewhere the network's probability. A run whose method takes every
+    unknown cell to be absent, as AN does, claims nothing.
+
+    Args:
+        run: The run.
+        table: The table.
+        known: (N, C) the labels that the run was given, of the whole table.
+        most: Cells to name, or their share of the unknown ones.
+    """
     train = table.rows("train")
-    return [
-        {
-            "rank": rank,
-            "path": table.paths[train[row]],
-            "class": table.classes[column],
-            "belief": float(belief[row, column]),
-            "probability": float(probability[row, column]),
-            "truth": int(table.truth[train[row], column]) if table.scored[train[row], column] else None,
-        }
-        for rank, (row, column) in enumerate(beliefs.likeliest(belief, probability, unknown, MISSED), start=1)
+    claimed = (known[train] == 0) & (run.belief > 0)
+    if not claimed.any():
+        return []
+    splits = ("train",) if table.exhaustive else SPLITS
+    unknown = {split: claimed if split == "train" else known[table.rows(split)] == 0 for split in splits}
+    if isinstance(most, float):
+        most = max(1, round(most * sum(int(np.count_nonzero(known[table.rows(split)] == 0)) for split in splits)))
+    rows = []
+    for split in splits:
+        logits, place = run.logits[split], table.rows(split)
+        belief = run.belief if split == "train" else logits
+        for row, column in beliefs.likeliest(belief, logits, unknown[split], most):
+            probability = float(_sigmoid(logits[row : row + 1, column])[0])
+            rows.append({
+                "split": split,
+                "path": table.paths[place[row]],
+                "class": table.classes[column],
+                "belief": float(belief[row, column]) if split == "train" else None,
+                "probability": probability,
+                "truth": int(table.truth[place[row], column]) if table.scored[place[row], column] else None,
+            })  # fmt: skip
+    rows.sort(key=lambda row: (-likelihood(row), -row["probability"]))
+    return [{"rank": rank} | row for rank, row in enumerate(rows[:most], start=1)]
+
+
+def likelihood(row: Row) -> float:
+    """Return how likely a run takes a cell to be a missed label: its method's belief, else its network's probability.
+
+    Args:
+        row: A row of ``missed_by_run``.
+    """
+    return row["probability"] if row["belief"] is None else row["belief"]
+
+
+def merge_missed(audits: list[RunAudit]) -> list[Row]:
+    """Return the likely missed labels of all runs in one list: those that most runs name first, then the likeliest.
+
+    Args:
+        audits: Those of the runs.
+
+    Returns:
+        Rows of `MISSED_COLUMNS`, as many as the longest list of a run: in how many runs' lists a cell is, and the mean
+        of their likelihoods.
+    """
+    lists = [audit.tables["missed_by_run"] for audit in audits]
+    cells: dict[tuple[str, str], list[Row]] = {}
+    for row in itertools.chain.from_iterable(lists):
+        cells.setdefault((row["path"], row["class"]), []).append(row)
+    merged = [
+        {name: rows[0][name] for name in ("split", "path", "class", "truth")}
+        | {"runs": len(rows), "likelihood": sum(map(likelihood, rows)) / len(rows)}
+        for rows in cells.values()
     ]
+    merged.sort(key=lambda row: (-row["runs"], -row["likelihood"], row["path"], row["class"]))
+    most = max(map(len, lists), default=0)
+    return [{"rank": rank} | row for rank, row in enumerate(merged[:most], start=1)]
 
 
 def _sigmoid(logits: np.ndarray) -> np.ndarray:
+    result = -logits.astype(np.float64)
     with np.errstate(over="ignore"):  # exp(-z) of a very negative logit is infinite, and 1 / inf the right 0
-        return 1 / (1 + np.exp(-logits.astype(np.float64)))
+        np.exp(result, out=result)
+    result += 1
+    return np.reciprocal(result, out=result)

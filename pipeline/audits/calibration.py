@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.labels.blocks import row_blocks
+
 
 def curve(
     belief: np.ndarray, truth: np.ndarray, unknown: np.ndarray, *, bins: int, weight: np.ndarray | None = None
@@ -40,17 +42,21 @@ def curve(
     belief, truth, unknown = np.asarray(belief), np.asarray(truth), np.asarray(unknown, dtype=bool)
     if not belief.shape == truth.shape == unknown.shape or (weight is not None and np.shape(weight) != belief.shape):
         raise ValueError(f"belief, truth, unknown and weight differ in shape: {belief.shape}, {truth.shape}")
-    values, positive = belief[unknown].astype(np.float64), truth[unknown] == 1
-    if not ((values >= 0) & (values <= 1)).all():  # a NaN fails too
-        raise ValueError("a belief on an unknown cell is outside [0, 1]")
     edges = np.arange(bins + 1) / bins
-    position = np.minimum(np.searchsorted(edges, values, side="right") - 1, bins - 1)
-    cells = np.bincount(position, minlength=bins)
-    true = np.bincount(position[positive], minlength=bins)
-    sums = {"mean_belief": np.bincount(position, weights=values, minlength=bins)}
-    if weight is not None:
-        weights = np.asarray(weight)[unknown].astype(np.float64)
-        sums["mean_weight"] = np.bincount(position, weights=weights, minlength=bins)
+    cells, true = np.zeros((2, bins), np.int64)
+    sums = {name: np.zeros(bins) for name in ("mean_belief", *(("mean_weight",) if weight is not None else ()))}
+    for rows in row_blocks(*belief.shape):
+        counted = unknown[rows]
+        values, positive = belief[rows][counted].astype(np.float64), truth[rows][counted] == 1
+        if not ((values >= 0) & (values <= 1)).all():  # a NaN fails too
+            raise ValueError("a belief on an unknown cell is outside [0, 1]")
+        position = np.minimum(np.searchsorted(edges, values, side="right") - 1, bins - 1)
+        cells += np.bincount(position, minlength=bins)
+        true += np.bincount(position[positive], minlength=bins)
+        sums["mean_belief"] += np.bincount(position, weights=values, minlength=bins)
+        if weight is not None:
+            weights = np.asarray(weight)[rows][counted].astype(np.float64)
+            sums["mean_weight"] += np.bincount(position, weights=weights, minlength=bins)
     return [
         {
             "bin": b,

@@ -10,7 +10,7 @@ import numpy as np
 
 from pipeline.core import hdf5
 from pipeline.core.errors import FileError
-from pipeline.labels.table import Table
+from pipeline.labels.table import SPLITS, Table
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Run:
     Args:
         epoch: The chosen epoch, from 1.
         labels: Name of the label set that the run was given.
-        logits: (R, C) by split, of train and val.
+        logits: (R, C) by split; of test where the labels are given, not drawn.
         belief: (N, C) how present the method takes a cell to be, in [0, 1].
         weight: (N, C) how much the cell counts in its risk, of any sign.
         pseudo_labels: (rounds, N, C) 1, -1 and 0 none: an open HDF5 dataset, since all rounds may be large.
@@ -62,7 +62,7 @@ def open_run(folder: Path, table: Table) -> Iterator[Run]:
     shape, logits = (len(table.rows("train")), len(table.classes)), {}
     with hdf5.read(logits_file) as file:
         epoch = int(file.attrs["epoch"])
-        for split in ("val", "train"):
+        for split in ("val", "train") if table.exhaustive else SPLITS:
             logits[split] = file[split][()]
             rows = len(table.rows(split))
             raise_if_other_shape(logits_file, split, logits[split].shape, (rows, len(table.classes)))

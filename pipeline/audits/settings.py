@@ -12,6 +12,8 @@ class Audit(Strict):
 
     bins: Count
     """Equal bins of belief on [0, 1]."""
+    missed: Count | Annotated[float, Field(gt=0, lt=1)]
+    """Likely missed labels that are named: a number, or a share of the unknown cells."""
 
 
 class Landscape(Strict):

@@ -11,6 +11,7 @@ Differs from the source in:
 - a group without cells makes the distance None, with the reason.
 """
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from pipeline.core import hdf5
 from pipeline.labels.table import Table
 
 Row = dict[str, Any]
-
+MANY = 1 << 18
+"""Values whose distance is computed at a time."""
 SPLITS = ("train", "val")
 """Splits that are measured; test has no simulated labels, so nothing there is "unannotated"."""
 _RUN = ("stage", "key", "method")
@@ -80,7 +82,7 @@ def separation(
     Raises:
         ValueError: Shapes differ, or a logit is not finite.
     """
-    logits, truth, observed = np.asarray(logits, dtype=np.float64), np.asarray(truth), np.asarray(observed)
+    logits, truth, observed = np.asarray(logits), np.asarray(truth), np.asarray(observed)
     if logits.ndim != 2 or not logits.shape == truth.shape == observed.shape:
         raise ValueError(f"logits, truth and observed must be (N, C): {logits.shape}, {truth.shape}, {observed.shape}")
     if not np.isfinite(logits).all():
@@ -89,10 +91,9 @@ def separation(
     if scored is not None:
         unknown &= np.asarray(scored, dtype=bool)
     positive, negative = unknown & (truth == 1), unknown & (truth == 0)
-    probability = expit(logits)
     values, reasons = [], []
     for c in range(logits.shape[1]):
-        values.append(distance(probability[positive[:, c], c], probability[negative[:, c], c]))
+        values.append(distance(*(_probabilities(logits[cells[:, c], c]) for cells in (positive, negative))))
         reasons.append(_reason(bool(positive[:, c].any()), bool(negative[:, c].any())))
     defined = [value for value in values if value is not None]
     return {
@@ -100,11 +101,38 @@ def separation(
         "reason": reasons,
         "counts_positive": positive.sum(axis=0).tolist(),
         "counts_negative": negative.sum(axis=0).tolist(),
-        "pooled": distance(probability[positive], probability[negative]),
+        "pooled": _distance_of_many(*(_probabilities(logits[cells]) for cells in (positive, negative))),
         "pooled_reason": _reason(bool(positive.any()), bool(negative.any())),
         "mean_over_defined": float(np.mean(defined)) if defined else None,
         "defined": len(defined),
     }
+
+
+def _probabilities(logits: np.ndarray) -> np.ndarray:
+    """Return float64 probabilities of logits."""
+    probabilities = logits.astype(np.float64)
+    return expit(probabilities, out=probabilities)
+
+
+def _distance_of_many(a: np.ndarray, b: np.ndarray) -> float | None:
+    """Return the `distance` of two samples, which are sorted in place: beside them it takes memory for `MANY` values.
+
+    The integral of |F - G| is taken piece by piece, between every so many values of the larger sample.
+    """
+    if not a.size or not b.size:
+        return None
+    few, many = sorted((a, b), key=len)
+    few.sort()
+    many.sort()
+    low, high = min(few[0], many[0]), max(few[-1], many[-1])
+    edges = [low, *many[MANY::MANY], high]
+    total = 0.0
+    for start, stop in itertools.pairwise(edges):
+        inside = [sample[slice(*np.searchsorted(sample, (start, stop)))] for sample in (few, many)]
+        points = np.sort(np.concatenate([[start], *inside, [stop]]))
+        shares = [np.searchsorted(sample, points[:-1], side="right") / len(sample) for sample in (few, many)]
+        total += float((np.abs(shares[0] - shares[1]) * np.diff(points)).sum())
+    return total
 
 
 def share_above(values: list[float | None], others: list[float | None]) -> float | None:

@@ -230,7 +230,11 @@ def label_density(run: PlannedRun) -> list[str]:
     """Return a problem where a method must know the labels per image and params.yaml does not say."""
     if "expected_positives" not in run.needs or run.params.density(run.dataset) is not None:
         return []
-    return [f"expected_positives.{run.dataset}: is missing, and `{run.method}` ({run.where}) needs it"]
+    return [
+        f"expected_positives.{run.dataset}: is missing, and `{run.method}` ({run.where}) needs it: the labels that an "
+        "image has on average, known and unknown. Write in params.yaml, with a number of yours:\n"
+        f'  expected_positives:\n    {run.dataset}: {{value: 2.0, source: "counted on 100 images"}}'
+    ]
 
 
 def start_weights(run: PlannedRun) -> list[str]:

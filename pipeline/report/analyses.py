@@ -132,12 +132,12 @@ def without_truth(result: Results) -> pd.DataFrame:
 
 
 def missed(result: Results) -> pd.DataFrame:
-    """Return the unknown training cells that each arm takes to be missed labels first of all, at its lowest seed.
+    """Return the unknown cells that each arm takes to be missed labels first of all, at its lowest seed.
 
     One row an arm and cell, the likeliest first: ``seed``, ``rank``, ``path``, ``class``, ``belief``,
     ``probability`` (in [0, 1]) and ``truth`` (1, 0, or NaN where it is not known).
     """
-    frame = result.audits["missed"]
+    frame = result.audits["missed_by_run"]
     return frame[frame["seed"] == frame.groupby(ARM)["seed"].transform("min")]
 
 

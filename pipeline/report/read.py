@@ -44,7 +44,7 @@ AUDIT = {
     "rounds": (*_KEYS, "kind", "epoch", "selected", "labelled", *AUDITED),
     "per_class": (*_KEYS, "class", *_COUNTS),
     "calibration": (*_KEYS, "quantity", "bin", "lower", "upper", "cells", "true_positives", "mean_belief", "reference"),
-    "missed": (*_KEYS, "rank", "path", "class", "belief", "probability", "truth"),
+    "missed_by_run": (*_KEYS, "rank", "path", "class", "belief", "probability", "truth"),
 }  # fmt: skip
 """Columns of an audit's tables that the report reads; those of ``runs`` are from its record."""
 WASSERSTEIN = {

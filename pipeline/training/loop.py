@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from pipeline.core import seeds
 from pipeline.core.errors import ConfigError, TrainingError
+from pipeline.core.progress import Pace
 from pipeline.core.resume import Checkpoint
 from pipeline.methods.shared.base import Method, check_needs
 from pipeline.networks.interface import Outputs
@@ -166,7 +167,7 @@ class Trainer:
         self.fewest = self._fewest_rows()
         self.steps = len(epoch_batches(len(data.train), settings, plan.seed, 1, self.fewest))
         self.scheduler = make_scheduler(self.optimizer, settings, plan.epochs * self.steps)
-        self.history = History()
+        self.history, self.pace = History(), Pace()
         self._resume()
 
     def _fewest_rows(self) -> int:
@@ -204,6 +205,8 @@ class Trainer:
             winner = self._validate(row)
             self._keep_best(row, winner, method_state)
             self._save()
+        best = f"best {self.history.epoch}, val {self.history.best:.2f}"
+        tqdm.write(f"{self.plan.name}  {len(self.history.rows)} epochs, {best}")
         return self.history
 
     def _has_ended(self) -> bool:
@@ -314,7 +317,8 @@ class Trainer:
         if score > history.best or plan.settings.select == "last" or history.is_tied():
             history.epoch, history.best = row["epoch"], score
             history.state, history.method = cpu_state(winner), method_state
-        tqdm.write(f"{plan.name}  epoch {row['epoch']}/{plan.epochs}  loss {row['loss']:.4f}  val {score:.2f}")
+        if self.pace.is_due():
+            tqdm.write(f"{plan.name}  epoch {row['epoch']}/{plan.epochs}  loss {row['loss']:.4f}  val {score:.2f}")
 
     def _predict(self, network: nn.Module, inputs: Inputs, what: str) -> Tensor:
         """Return eval-mode logits of a whole split, on the CPU.

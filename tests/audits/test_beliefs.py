@@ -34,3 +34,15 @@ def test_likeliest_by_belief_then_probability_then_place(most: int):
     cells = [(i, c) for i in range(8) for c in range(5) if unknown[i, c]]
     cells.sort(key=lambda cell: (-belief[cell], -probability[cell], cell))
     assert beliefs.likeliest(belief, probability, unknown, most) == cells[:most]
+
+
+def test_likeliest_of_many_ties_is_what_sorting_all_gives() -> None:
+    random = np.random.default_rng(0)
+    for levels in (1, 2, 5, 10**6):
+        belief = random.integers(0, levels, (40, 7)) / levels
+        logits = random.integers(-3, 4, (40, 7)).astype(np.float32)
+        unknown = random.random((40, 7)) < 0.8
+        cells = sorted(np.argwhere(unknown).tolist(), key=lambda cell: (-belief[*cell], -logits[*cell], cell))
+        for most in (1, 2, 50, 1000):
+            found = beliefs.likeliest(belief, logits, unknown, most)
+            assert found == [tuple(cell) for cell in cells[:most]]

@@ -22,7 +22,7 @@ def prepare(root: Path, repository: Path) -> tuple[Table, dict[str, np.ndarray],
     change["set"] = {"stage": {}, "method": {"proportion": 0.5}}
     variants = finished.no_variants(finetune={VARIANT: change})
     grid = finished.grid(linear_init=["an", "em_apl"], finetune=["full"])
-    finished.write_params(root, repository, grid=grid, variants=variants, audit={"default": {"bins": 10}})
+    finished.write_params(root, repository, grid=grid, variants=variants, audit={"default": {"bins": 10, "missed": 50}})
     table, observed = finished.write_data(root)
     held = {
         STILL: finished.write_run(root, "linear_init", STILL, table, observed["single"], seed=1, labelled=False),
@@ -49,7 +49,10 @@ def result(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> dict[s
         "observed": observed,
         "held": held,
         "record": files.read_json(folder / "audit.json"),
-        **{name: files.read_tsv(folder / f"{name}.tsv") for name in ("rounds", "per_class", "calibration", "missed")},
+        **{
+            name: files.read_tsv(folder / f"{name}.tsv")
+            for name in ("rounds", "per_class", "calibration", "missed", "missed_by_run")
+        },
         "summary": (folder / "summary.md").read_text(),
     }
 
@@ -73,7 +76,10 @@ def given(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> dict[st
         "truth": truth,
         "held": held,
         "record": files.read_json(folder / "audit.json"),
-        **{name: files.read_tsv(folder / f"{name}.tsv") for name in ("rounds", "per_class", "calibration", "missed")},
+        **{
+            name: files.read_tsv(folder / f"{name}.tsv")
+            for name in ("rounds", "per_class", "calibration", "missed", "missed_by_run")
+        },
         "header": (folder / "calibration.tsv").read_text(),
         "summary": (folder / "summary.md").read_text(),
     }
@@ -219,7 +225,16 @@ def test_same_inputs_same_bytes(result: dict[str, Any]):
     folder = result["root"] / "analyses" / "audit" / "digits-0"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert before.keys() == {
-        *("audit.json", "rounds.tsv", "per_class.tsv", "calibration.tsv", "missed.tsv", "summary.md", "manifest.json")
+        *(
+            "audit.json",
+            "rounds.tsv",
+            "per_class.tsv",
+            "calibration.tsv",
+            "missed.tsv",
+            "missed_by_run.tsv",
+            "summary.md",
+            "manifest.json",
+        )
     }
     audit(result["root"], "digits", 0)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -274,7 +289,7 @@ def test_likely_missed_labels_are_named_with_their_truth(result: dict[str, Any],
     table, train = result["table"], result["table"].rows("train")
     unknown = result["observed"]["single"][train] == 0
     assert (unknown & ~table.scored[train]).any()
-    rows = [row for row in result["missed"] if row["key"] == key]
+    rows = [row for row in result["missed_by_run"] if row["key"] == key]
     assert [int(row["rank"]) for row in rows] == list(range(1, unknown.sum() + 1))  # fewer than 50
     for row, (i, c) in zip(rows, likely_missed(result["held"][key], unknown), strict=True):
         assert (row["path"], row["class"]) == (table.paths[train[i]], table.classes[c])
@@ -286,22 +301,69 @@ def test_likely_missed_labels_are_named_with_their_truth(result: dict[str, Any],
 def test_no_known_label_is_called_missed_and_what_nobody_knows_has_no_truth(given: dict[str, Any]):
     cells = [(given["table"].paths[row], given["table"].classes[c]) for row, c in np.argwhere(given["labels"] != 0)]
     for key in (STILL, GROWING):
-        rows = [row for row in given["missed"] if row["key"] == key]
+        rows = [row for row in given["missed_by_run"] if row["key"] == key]
         assert rows and not set(cells) & {(row["path"], row["class"]) for row in rows}
         assert {row["truth"] for row in rows} == {""}
 
 
-def test_fifty_likely_missed_labels_are_enough(tmp_path: Path, repository: Path):
-    finished.write_params(tmp_path, repository, grid=finished.grid(), variants=finished.no_variants())
+@pytest.mark.parametrize(("missed", "expected"), [(50, 50), (7, 7), (1000, 108), (0.05, 5), (0.001, 1)])
+def test_as_many_missed_labels_as_asked_are_named_over_all_splits(
+    tmp_path: Path, repository: Path, missed: int | float, expected: int
+):
+    """Of 36 images and three classes nothing is known: 108 cells; by belief in training, elsewhere by the network."""
+    finished.write_params(
+        tmp_path, repository, grid=finished.grid(), variants=finished.no_variants(),
+        audit={"default": {"bins": 10, "missed": missed}},
+    )  # fmt: skip
     table, labels, _ = finished.write_given(tmp_path)
-    nothing = np.zeros_like(labels)  # 60 unknown training cells
+    nothing = np.zeros_like(labels)
     with hdf5.create(tmp_path / "data/simulate/digits/observed.h5") as file:
         for name in ("single", "all", "negatives"):
             hdf5.write_array(file, name, nothing, axes="image, class", units="label")
-    finished.write_run(tmp_path, "linear_init", STILL, table, nothing, seed=1, labelled=False)
+    held = finished.write_run(tmp_path, "linear_init", STILL, table, nothing, seed=1, labelled=False)
     audit(tmp_path, "digits", 0)
-    rows = files.read_tsv(tmp_path / "analyses/audit/digits-0/missed.tsv")
-    assert [row["rank"] for row in rows] == [str(rank) for rank in range(1, 51)]
+    rows = files.read_tsv(tmp_path / "analyses/audit/digits-0/missed_by_run.tsv")
+    assert [row["rank"] for row in rows] == [str(rank) for rank in range(1, expected + 1)]
+    likely = {"train": held["belief"]} | {split: 1 / (1 + np.exp(-held[split])) for split in ("val", "test")}
+    cells = [
+        (-likely[split][i, c], split, table.paths[row], table.classes[c])
+        for split in likely
+        for i, row in enumerate(table.rows(split))
+        for c in range(len(table.classes))
+    ]
+    named = [(row["split"], row["path"], row["class"]) for row in rows]
+    assert named == [cell[1:] for cell in sorted(cells)[:expected]]
+    assert all((row["belief"] == "") == (row["split"] != "train") for row in rows)
+    merged = files.read_tsv(tmp_path / "analyses/audit/digits-0/missed.tsv")
+    assert [(row["split"], row["path"], row["class"]) for row in merged] == named  # there is one run
+
+
+def test_missed_labels_of_all_runs_are_one_list(given: dict[str, Any]):
+    every = given["missed_by_run"]
+    assert {row["key"] for row in every} == {STILL, GROWING} and {row["split"] for row in every} > {"train"}
+    cells: dict[tuple[str, str], list[float]] = {}
+    for row in every:
+        cells.setdefault((row["path"], row["class"]), []).append(float(row["belief"] or row["probability"]))
+    order = sorted(cells, key=lambda cell: (-len(cells[cell]), -np.mean(cells[cell]), cell))
+    assert [(row["path"], row["class"]) for row in given["missed"]] == order[: len(given["missed"])]
+    assert len(given["missed"]) == max(sum(row["key"] == key for row in every) for key in (STILL, GROWING))
+    for row in given["missed"]:
+        mine = cells[row["path"], row["class"]]
+        assert int(row["runs"]) == len(mine) and float(row["likelihood"]) == pytest.approx(np.mean(mine))
+
+
+def test_a_run_that_takes_all_to_be_absent_names_nothing(tmp_path: Path, repository: Path):
+    finished.write_params(tmp_path, repository, grid=finished.grid(), variants=finished.no_variants())
+    table, labels, _ = finished.write_given(tmp_path)
+    held = finished.write_run(tmp_path, "linear_init", STILL, table, labels, seed=1, labelled=False)
+    with hdf5.create(tmp_path / "runs/linear_init" / STILL / "labels.h5") as file:
+        for name in ("belief", "weight", "pseudo_label"):
+            values = np.zeros_like(held[name]) if name == "belief" else held[name]
+            hdf5.write_array(file, name, values, axes="image, class", units="label")
+        hdf5.write_array(file, "round_epoch", np.zeros(0, np.int64), axes="round", units="epoch")
+    audit(tmp_path, "digits", 0)
+    for name in ("missed", "missed_by_run"):
+        assert files.read_tsv(tmp_path / f"analyses/audit/digits-0/{name}.tsv") == []
 
 
 def test_without_truth_every_run_has_the_reason_and_nothing_is_measured(given: dict[str, Any]):

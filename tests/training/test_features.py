@@ -1,9 +1,14 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
+from pipeline.core import progress
+from pipeline.core.resume import Checkpoint
 from pipeline.networks.small import SmallBackbone
-from pipeline.training.features import extract
+from pipeline.training.features import MIRRORED, PLAIN, compute_features, extract, read_features, write_features
+from pipeline.training.inputs import batches
 from tests import tiny
 
 CPU = torch.device("cpu")
@@ -20,7 +25,7 @@ def backbone() -> SmallBackbone:
 
 
 def features(backbone: SmallBackbone, batch_size: int, mirrored: bool = False) -> list[np.ndarray]:
-    return list(extract(backbone, tiny.images(N), batch_size, CPU, mirrored=mirrored, name="test"))
+    return list(extract(backbone, tiny.images(N), batches(N, batch_size), CPU, mirrored))
 
 
 def one_by_one(backbone: SmallBackbone, mirrored: bool) -> np.ndarray:
@@ -49,3 +54,50 @@ def test_the_batch_size_does_not_matter(backbone: SmallBackbone) -> None:
     whole = np.concatenate(features(backbone, 100))
     for size in (1, 2):
         np.testing.assert_allclose(np.concatenate(features(backbone, size)), whole, rtol=1e-5, atol=1e-6)
+
+
+def test_an_interrupted_run_goes_on_and_mirrors_the_training_rows_alone(
+    backbone: SmallBackbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped after every number of batches; no image is passed through the network twice, but for the last batch."""
+    train, images = np.array([0, 2, 5, 6]), tiny.images(N)
+    rows, passed = {PLAIN: np.arange(N), MIRRORED: train}, []
+    plain = type(images).plain
+    expected = {PLAIN: one_by_one(backbone, False), MIRRORED: one_by_one(backbone, True)[train]}
+    for stop in range(1, 7):
+        path = tmp_path / str(stop)
+        passed.clear()
+
+        def read(self: object, index: np.ndarray, stop: int = stop) -> torch.Tensor:
+            if len(passed) == stop:
+                passed.append([])
+                raise KeyboardInterrupt
+            passed.append(index.tolist())
+            return plain(self, index)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(type(images), "plain", read)
+        for _ in range(2):
+            with Checkpoint(path, 0) as checkpoint:
+                try:
+                    arrays = compute_features(backbone, images, rows, ("test", 2, CPU), checkpoint)
+                except KeyboardInterrupt:
+                    continue
+                write_features(path / "features.h5", [], arrays, "float32", "test", a=1)
+                break
+        assert sum(map(len, passed)) == N + len(train)
+        features, mirrored = read_features(path / "features.h5", N, len(train))
+        np.testing.assert_allclose(features, expected[PLAIN], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(mirrored, expected[MIRRORED], rtol=1e-5, atol=1e-6)
+
+
+def test_outside_a_terminal_a_line_is_printed_every_half_minute(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    for batch in progress.track([[0] * 10] * 20, "digits features", 100, 300):
+        now[0] += 8.0 * (len(batch) == 10)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        f"digits features: {100 + 10 * n} of 300 images, 1 a second, {8 * (20 - n)} s left" for n in (4, 8, 12, 16, 20)
+    ]

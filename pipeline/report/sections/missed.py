@@ -2,6 +2,7 @@
 
 import base64
 import io
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ def part(page: Page, result: Results) -> Part:
         f"{page.name(result, arm)}, {page.short[arm[0]]}": pd.DataFrame({
             "Image": (rows := mine[arm][:_EACH])["path"],
             "Class": rows["class"],
-            "Belief": [f"{value:.3f}" for value in rows["belief"]],
+            "Belief": ["" if isnan(value) else f"{value:.3f}" for value in rows["belief"]],
             "Probability": [f"{value:.3f}" for value in rows["probability"]],
         })
         for arm in page.choose(result, arms).shown
