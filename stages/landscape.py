@@ -1,6 +1,7 @@
 """Take the loss landscape around one trained network: ``python -m stages.landscape DATASET METHOD SEED``.
 
-Reads images, labels and {weights.pt, method.pt, logits.h5} of runs/finetune/<dataset>-<method>-<seed>/; writes
+Reads images (of linear_init features), labels and {weights.pt, method.pt, logits.h5} of
+runs/<stage>/<dataset>-<method>-<seed>/, where ``grid.landscape_stage`` names the stage; writes
 analyses/landscape/<dataset>-<method>-<seed>/. The loss is the method's own, with the state that the run left in
 method.pt: labels that it stored enter.
 """
@@ -18,8 +19,6 @@ from pipeline.core.summary import write_summary
 from pipeline.labels.observed import observed_file
 from pipeline.training.landscape import compute_curves, read_point, summarise_curves, write_landscape
 
-STAGE = "finetune"  # whose networks are looked at; dvc.yaml depends on its runs
-
 
 def landscape(root: Path, dataset: str, method: str, seed: int) -> None:
     """Evaluate the 1-D and 2-D landscapes of a trained network.
@@ -30,8 +29,9 @@ def landscape(root: Path, dataset: str, method: str, seed: int) -> None:
         method: Name of the method that trained the network.
         seed: Training seed.
     """
-    run = read_run(root, STAGE, dataset, method, seed, None)
-    settings = read_params(root / "params.yaml").settings("landscape", dataset)
+    params = read_params(root / "params.yaml")
+    stage, settings = params.grid.landscape_stage, params.settings("landscape", dataset)
+    run = read_run(root, stage, dataset, method, seed, None)
     point = read_point(run, settings, choose_device())
     curves = compute_curves(point, settings)
     folder = root / "analyses" / "landscape" / run.key
@@ -39,7 +39,7 @@ def landscape(root: Path, dataset: str, method: str, seed: int) -> None:
         "direction_seed": settings.direction_seed,
         "images": len(point.index),
         "method": method,
-        "stage": STAGE,
+        "stage": stage,
         "stored_state": ", ".join(point.state),
     }
     inputs = [run.folder / name for name in ("weights.pt", "method.pt", "logits.h5")]
@@ -49,7 +49,7 @@ def landscape(root: Path, dataset: str, method: str, seed: int) -> None:
     metrics |= {"images": len(point.index), "stored_logits_difference": point.stored_difference}
     files.write_json(folder / "metrics.json", metrics)
     context = {
-        "run": f"{STAGE}/{run.key}",
+        "run": f"{stage}/{run.key}",
         "training_images": len(run.table.rows("train")),
         "method": point.method,
         "state": list(point.state),

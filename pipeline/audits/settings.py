@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from pipeline.core.strict import Count, Positive, Strict
+from pipeline.core.strict import Count, Strict
 
 
 class Audit(Strict):
@@ -22,8 +22,9 @@ class Landscape(Strict):
     images: Count
     points_1d: Count
     points_2d: Count
-    radius: Positive
-    """Largest offset along a direction; offsets run over [-radius, radius]."""
+    radius: Annotated[float, Field(gt=0, le=1000)]
+    """Largest offset along a direction, in norms of the trained filters; offsets run over [-radius, radius]. At a
+    thousand nothing is left of the network, and far beyond no number is."""
     direction_seed: Annotated[int, Field(ge=0)]
     batch_size: Count
 

@@ -56,6 +56,8 @@ class Grid(Strict):
     lac_start: str
     """Method of end_to_end whose network lac goes on from; no axis."""
     landscape: list[str]
+    landscape_stage: Literal["linear_init", "finetune", "end_to_end", "lac"]
+    """Training stage whose networks landscapes are taken of; no axis."""
 
     @model_validator(mode="after")
     def _names_once(self) -> Self:

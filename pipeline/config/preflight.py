@@ -246,8 +246,9 @@ def check_runs(params: Params, tables: dict[str, Table]) -> list[str]:
     for stage in TRAINING_STAGES:
         problems += _off_the_grid(params, stage)
     for method in params.grid.landscape:
-        if method not in params.grid.finetune:
-            problems.append(f"grid.landscape: `{method}` is not in grid.finetune, whose networks it looks at")
+        stage = params.grid.landscape_stage
+        if method not in getattr(params.grid, stage):
+            problems.append(f"grid.landscape: `{method}` is not in grid.{stage}, whose networks it looks at")
     return problems
 
 

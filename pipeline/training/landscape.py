@@ -26,7 +26,8 @@ from pipeline.methods.shared.problem import describe
 from pipeline.networks import network as networks
 from pipeline.networks.interface import Outputs
 from pipeline.networks.network import Network
-from pipeline.training.inputs import ImageInputs, batches
+from pipeline.training.features import read_features
+from pipeline.training.inputs import FeatureInputs, ImageInputs, Inputs, batches
 from pipeline.training.run import Run
 
 STORED_TOLERANCE = 0.02
@@ -90,14 +91,22 @@ def read_point(run: Run, settings: Landscape, device: torch.device) -> Point:
     method.load_state_dict(state)
 
     index = sample_images(len(train), settings.images, settings.direction_seed, run.dataset)
-    pixels = images.Pixels(run.root / "data" / "prepare" / run.dataset / "images.h5")
-    inputs = ImageInputs(pixels, train, network.mean, network.std)
+    inputs = _read_inputs(run, network, train)
     sampled = [inputs.plain(index[part]).to(device) for part in batches(len(index), settings.batch_size)]
     difference = compare_with_stored(run.folder / "logits.h5", network, sampled, index)
     trained = set(map(id, network.weights()))
     names = [name for name, parameter in network.named_parameters() if id(parameter) in trained]
     labels, rows = torch.from_numpy(observed[index]).to(device), torch.from_numpy(index).to(device)
     return Point(network, method, state, index, sampled, make_loss(method, labels, rows, names), difference)
+
+
+def _read_inputs(run: Run, network: Network, train: np.ndarray) -> Inputs:
+    """Return the training images as the network reads them: packed, or as cached features where it is a head alone."""
+    if network.architecture["backbone"] is None:
+        cache = run.root / "data" / "features" / run.dataset / "features.h5"
+        return FeatureInputs(read_features(cache, len(run.table.paths), len(train))[0][train], None, False)
+    pixels = images.Pixels(run.root / "data" / "prepare" / run.dataset / "images.h5")
+    return ImageInputs(pixels, train, network.mean, network.std)
 
 
 def compute_curves(point: Point, settings: Landscape) -> Curves:
@@ -109,6 +118,9 @@ def compute_curves(point: Point, settings: Landscape) -> Curves:
 
     Returns:
         Offsets and losses.
+
+    Raises:
+        LandscapeError: The loss overflows everywhere but at the trained weights.
     """
     network = point.network
     raw = {
@@ -122,6 +134,9 @@ def compute_curves(point: Point, settings: Landscape) -> Curves:
     line, plane = (landscape.offsets(n, settings.radius) for n in (settings.points_1d, settings.points_2d))
     loss_1d = landscape.curve(network, point.loss, point.batches, x, line)
     loss_2d = landscape.surface(network, point.loss, point.batches, x, y, plane)
+    if len(line) > 1 and np.isfinite(loss_1d).sum() == 1:
+        around = "the loss overflows everywhere but at the trained weights; choose a smaller one"
+        raise LandscapeError(f"landscape.radius: {settings.radius:g}: {around}")
     return Curves(line, loss_1d, plane, loss_2d, {axis: landscape.digest(draw) for axis, draw in raw.items()})
 
 

@@ -107,7 +107,13 @@ TREES: dict[str, Callable[[Path], dict[str, Path]]] = {"voc": voc, "nus": nus, "
 def params(repository: Path) -> dict:
     """The repository's params.yaml with one method: a small file is read fast."""
     params = YAML(typ="safe", pure=True).load((repository / "params.yaml").read_text())
-    fixed = {"datasets": ["digits"], "seeds": [0], "linear_init": ["an"], "lac_start": "plc"}
+    fixed = {
+        "datasets": ["digits"],
+        "seeds": [0],
+        "linear_init": ["an"],
+        "lac_start": "plc",
+        "landscape_stage": "finetune",
+    }
     params["grid"] = {key: fixed.get(key, []) for key in params["grid"]}
     params["variants"] = {key: {} for key in params["variants"]}
     return params

@@ -210,6 +210,8 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("features.default.dtype", "bfloat16", "features.default.dtype"),
     ("landscape.default.points_2d", 4, r"^landscape.default.points_2d: must be odd.* \(given: 4\)$"),
     ("landscape.default.radius", 0, "landscape.default.radius: .*greater than 0"),
+    ("landscape.default.radius", 1e30, r"landscape.default.radius: .*less than or equal to 1000 \(given: 1e\+30\)"),
+    ("grid.landscape_stage", "prepare", "grid.landscape_stage: Input should be 'linear_init', 'finetune', 'end_to_en"),
     ("simulate", {}, "simulate: neither `default` nor `digits`; it holds nothing"),
     (
         "simulate.default.positives",

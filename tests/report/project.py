@@ -86,6 +86,7 @@ def params_text(source: Path, target: Path, plan: Plan) -> None:
         "seeds": list(plan.seeds),
         **{stage: list(methods) for stage, methods in plan.scores.items()},
         "lac_start": "plc",
+        "landscape_stage": "finetune",
         "landscape": ["an", "em_apl"],
     }
     content["variants"] = {

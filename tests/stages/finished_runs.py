@@ -30,7 +30,15 @@ def shipped(repository: Path) -> dict[str, Any]:
 
 def grid(**stages: list[str]) -> dict[str, Any]:
     """Return a grid of one dataset and seed with some methods, none where a stage is not named."""
-    names = {"linear_init": ["an"], "finetune": [], "end_to_end": [], "lac": [], "lac_start": "plc", "landscape": []}
+    names = {
+        "linear_init": ["an"],
+        "finetune": [],
+        "end_to_end": [],
+        "lac": [],
+        "lac_start": "plc",
+        "landscape": [],
+        "landscape_stage": "finetune",
+    }
     return {"datasets": [DATASET], "seeds": [SEED], **names, **stages}
 
 

@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 import torch
 
+from pipeline.audits.settings import Landscape
 from pipeline.config.params import read_project
+from pipeline.config.runs import read_run
 from pipeline.core import files, hdf5, seeds
 from pipeline.core.errors import FileError, LandscapeError
 from pipeline.methods.an import AssumeNegative
@@ -14,7 +16,14 @@ from pipeline.methods.shared import base
 from pipeline.methods.shared.problem import Problem, describe
 from pipeline.networks.interface import Outputs
 from pipeline.networks.network import Network
-from pipeline.training.landscape import make_loss, sample_images
+from pipeline.training.landscape import (
+    Curves,
+    compute_curves,
+    make_loss,
+    read_point,
+    sample_images,
+    summarise_curves,
+)
 from stages.landscape import landscape
 from tests import copies
 from tests.stages import finished_runs as finished
@@ -311,18 +320,54 @@ def test_weights_that_are_not_those_of_the_logits_are_an_error(tmp_path: Path, r
     assert not (tmp_path / "analyses").exists()
 
 
-def test_an_overflowing_loss_is_null_in_the_metrics(tmp_path: Path, repository: Path):
-    project = Project(tmp_path, repository)
-    project.params = read_project(tmp_path)
-    settings = {"default": SETTINGS | {"radius": 1e30}}
-    finished.write_params(tmp_path, repository, variants=finished.no_variants(), landscape=settings)
-    project.train(project.method("an"), "an", seed=7)
-    landscape(tmp_path, "digits", "an", 0)
-    arrays, _, metrics, summary = project.result("an")
-    assert not np.isfinite(arrays["loss_1d"][0])
+def test_an_overflowing_loss_is_null_in_the_metrics():
+    line, plane = np.array([np.inf, 0.5, 0.3, 0.4, np.nan]), np.array([[np.inf] * 3, [1, 0.3, 2], [1, 1, 0.2]])
+    metrics = summarise_curves(Curves(np.arange(-2.0, 3), line, np.arange(-1.0, 2), plane, {}))
     assert metrics["rise_at_radius_1d"] is None and "not finite" in metrics["reason"]
-    assert metrics["not_finite_1d"] == (~np.isfinite(arrays["loss_1d"])).sum() >= 2
-    assert metrics["max_1d"] >= metrics["min_1d"] and "Warning: " in summary
+    assert (metrics["not_finite_1d"], metrics["min_1d"], metrics["max_1d"]) == (2, 0.3, 0.5)
+    assert (metrics["not_finite_2d"], metrics["below_centre_2d"], metrics["centre_loss"]) == (3, 1, 0.3)
+
+
+def test_a_radius_at_which_all_overflows_is_refused(tmp_path: Path, repository: Path):
+    project = Project(tmp_path, repository)
+    project.train(project.method("an"), "an", seed=7)
+    run = read_run(tmp_path, "finetune", "digits", "an", 0, None)
+    settings = Landscape.model_construct(**SETTINGS | {"radius": 1e30})  # more than params.yaml may ask for
+    point = read_point(run, settings, torch.device("cpu"))
+    with pytest.raises(LandscapeError, match=r"^landscape\.radius: 1e\+30: the loss overflows everywhere but at"):
+        compute_curves(point, settings)
+
+
+@pytest.mark.parametrize("stage", ["end_to_end", "lac", "linear_init"])
+def test_a_landscape_is_of_the_stage_that_the_grid_names(tmp_path: Path, repository: Path, stage: str):
+    """The loss at the centre is that of the run's network on its inputs: images, or cached features for a head."""
+    project = Project(tmp_path, repository)
+    grid = finished.shipped(repository)["grid"] | {"landscape_stage": stage}
+    sections = {"variants": finished.no_variants(), "grid": grid, "landscape": {"default": SETTINGS}}
+    finished.write_params(tmp_path, repository, **sections)
+    method, train = project.method("an"), project.table.rows("train")
+    network = project.train(method, "an", seed=7)
+    inputs = project.images(train)
+    folder = tmp_path / "runs" / stage / "digits-an-0"
+    if stage == "linear_init":
+        features = np.random.default_rng(0).normal(size=(len(project.table.paths), 8)).astype(np.float32)
+        with hdf5.create(tmp_path / "data/features/digits/features.h5") as file:
+            hdf5.write_array(file, "features", features, axes="image, feature", units="pooled activation")
+        network = Network({"backbone": None, "width": 8, "classes": len(finished.CLASSES), "head": {"kind": "linear"}})
+        inputs = torch.from_numpy(features[train])
+        network.eval()
+    files.write_torch(folder / "weights.pt", network.content())
+    files.write_torch(folder / "method.pt", dict(method.state_dict()))
+    with torch.no_grad(), hdf5.create(folder / "logits.h5") as file:
+        hdf5.write_array(file, "train", network(inputs)["logits"].numpy(), axes="image, class", units="logit")
+    landscape(tmp_path, "digits", "an", 0)
+    arrays, attrs, _, summary = project.result("an")
+    assert attrs["stage"] == stage and f"{stage}/digits-an-0" in summary
+    observed = torch.from_numpy(project.observed["single"][train][arrays["image_index"]])
+    with torch.no_grad():
+        logits = network(inputs[arrays["image_index"]])["logits"].double()
+    assumed = torch.nn.functional.binary_cross_entropy_with_logits(logits, (observed == 1).double())
+    assert attrs["centre_loss"] == pytest.approx(float(assumed), rel=1e-5)
 
 
 def test_the_sample_is_fixed_and_never_larger_than_the_split():
