@@ -86,6 +86,7 @@ def test_an_interrupted_run_goes_on_and_mirrors_the_training_rows_alone(
                 break
         assert sum(map(len, passed)) == N + len(train)
         features, mirrored = read_features(path / "features.h5", N, len(train))
+        assert mirrored is not None
         np.testing.assert_allclose(features, expected[PLAIN], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(mirrored, expected[MIRRORED], rtol=1e-5, atol=1e-6)
 
