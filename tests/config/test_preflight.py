@@ -249,6 +249,11 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
         # runs that others start from
         (started("nope"), r"^variants\.finetune\.digits-an-0-x\.start: `nope` has no file params/methods/nope\.yaml$"),
         ({"grid/finetune": ["an", "em"]}, r"grid\.landscape: `full` is not in grid\.finetune"),
+        ({"grid/landscape_stage": "end_to_end"}, r"grid\.landscape: `full` is not in grid\.end_to_end"),
+        (
+            {"expected_positives": {}, "grid/finetune": ["an", "em_apl", "full", "role"]},
+            r'digits: is missing, and `\w+` [\s\S]*\n  expected_positives:\n    digits: \{value: 2\.0, source: "',
+        ),
         # variants
         (
             {"variants/linear_init/digits-an-0-twice": VARIANT | {"seed": 1}},

@@ -332,7 +332,7 @@ def test_a_radius_at_which_all_overflows_is_refused(tmp_path: Path, repository: 
     project = Project(tmp_path, repository)
     project.train(project.method("an"), "an", seed=7)
     run = read_run(tmp_path, "finetune", "digits", "an", 0, None)
-    settings = Landscape.model_construct(**SETTINGS | {"radius": 1e30})  # more than params.yaml may ask for
+    settings = Landscape.model_construct(None, **SETTINGS | {"radius": 1e30})  # more than params.yaml may ask for
     point = read_point(run, settings, torch.device("cpu"))
     with pytest.raises(LandscapeError, match=r"^landscape\.radius: 1e\+30: the loss overflows everywhere but at"):
         compute_curves(point, settings)

@@ -11,7 +11,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from pipeline.core import progress
 from pipeline.core.errors import ConfigError, TrainingError
+from pipeline.core.progress import Pace
 from pipeline.core.resume import Checkpoint
 from pipeline.methods.an import AssumeNegative, Settings
 from pipeline.networks.interface import Outputs
@@ -890,3 +892,25 @@ def test_a_finished_run_that_is_resumed_asks_for_no_disk(tmp_path: Path) -> None
 def test_a_method_that_needs_disk_is_refused_without_a_checkpoint() -> None:
     with pytest.raises(ConfigError, match="needs disk"):
         run(tiny.network(), Hooked(4), tiny.features(4))
+
+
+# ---------------------------------------------------------------------------------------------- what is said
+@pytest.mark.parametrize("seconds", [1.0, 31.0])
+def test_a_log_has_a_line_a_run_and_epochs_of_long_ones(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], seconds: float
+) -> None:
+    """Outside a terminal; an epoch takes a second, or longer than the half minute after which a line is due."""
+    pace = Pace()
+    now = [pace.told]
+
+    def advance() -> float:
+        now[0] += seconds
+        return now[0]
+
+    monkeypatch.setattr(progress.time, "monotonic", advance)
+    epochs = [pace.is_due() for _ in range(75)]
+    assert sum(epochs) == (75 if seconds > 30 else 2)
+    monkeypatch.undo()
+    run(tiny.network(tiny.LINEAR, False), tiny.method("an", 8), tiny.features(8), settings={"epochs": 5})
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "epoch" in line]
+    assert "5 epochs, best " in line and ", val " in line
