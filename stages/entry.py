@@ -29,17 +29,22 @@ def die_with_parent() -> None:
     if sys.platform == "linux":
         PR_SET_PDEATHSIG = 1
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-        if "DVC_STAGE" in os.environ and not _is_dvc(os.getppid()):
+        if "DVC_STAGE" in os.environ and not _has_dvc_above(os.getppid()):
             sys.exit("DVC has ended; so does its stage")
 
 
-def _is_dvc(process: int) -> bool:
-    """Return whether a process is DVC, or the shell in which it runs a stage, and not whoever takes in orphans."""
+def _has_dvc_above(process: int, processes: Path = Path("/proc")) -> bool:
+    """Return whether a process, or one that it descends from, is DVC: wrappers of a stage's command may lie between."""
     try:
-        program, *words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
-    except OSError:  # nobody can tell
+        while process > 0:
+            program, *_ = (processes / str(process) / "cmdline").read_bytes().split(b"\0")
+            if b"python" in program or b"dvc" in program:
+                return True
+            status = (processes / str(process) / "stat").read_text(encoding="utf-8", errors="replace")
+            process = int(status.rpartition(")")[2].split()[1])
+    except (OSError, ValueError):  # nobody can tell
         return True
-    return b"python" in program or b"dvc" in program or any(b"stages." in word for word in words)
+    return False
 
 
 main = sys.modules["__main__"].__spec__  # None of a script or an interpreter

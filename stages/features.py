@@ -14,7 +14,6 @@ from pipeline.core.summary import write_summary
 from pipeline.data import images
 from pipeline.labels.table import read_table
 from pipeline.networks import backbone as backbones
-from pipeline.training import features as training_features
 from pipeline.training.features import MIRRORED, PLAIN, compute_features, write_features
 from pipeline.training.inputs import ImageInputs
 
@@ -44,8 +43,8 @@ def features(root: Path, dataset: str) -> None:
         reads.append(table)
         rows[MIRRORED] = read_table(table).rows("train")
     folder = root / "data" / "features" / dataset
-    code = [Path(module.__file__) for module in (training_features, backbones) if module.__file__]
-    fingerprint = resume.fingerprint(settings.model_dump(), [*reads, *code])
+    code = resume.room_files("core", "labels", "networks", "data", "training")
+    fingerprint = resume.fingerprint(settings.model_dump(), [*reads, *code, Path(__file__)])
     run_folder = resume.scratch_folder(root) / f"features-{dataset}"
     resume.delete_stale(run_folder, fingerprint, f"features {dataset}")
     with resume.Checkpoint(run_folder / fingerprint) as checkpoint:

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from pipeline.core import seal
 from pipeline.methods.shared import base
 from tests import copies
 
@@ -187,6 +188,15 @@ def test_an_import_in_a_function_is_seen(unrun: Path, tmp_path: Path) -> None:
     assert "pipeline/methods/shared/cells.py" in closure(root, audit) - closure(unrun, audit)
 
 
+def test_a_resume_point_of_features_knows_all_code_that_computes_them(unrun: Path) -> None:
+    (rooms,) = re.findall(r"resume\.room_files\((.*)\)", (unrun / "stages/features.py").read_text())
+    known = {f"pipeline/{room}/" for room in ast.literal_eval(f"({rooms},)")}
+    (stage,) = [stage for stage in resolve(unrun) if stage.kind == "features"]
+    others = {file for file in closure(unrun, stage) if not file.startswith(tuple(known)) and file.endswith(".py")}
+    settings = {"pipeline/config/params.py", "pipeline/audits/settings.py", "stages/entry.py", "stages/features.py"}
+    assert {file for file in others if not file.endswith("__init__.py")} <= settings
+
+
 def test_training_depends_on_its_own_method_only(unrun: Path) -> None:
     for stage in resolve(unrun):
         if stage.kind in TRAINING:
@@ -275,6 +285,37 @@ def run_alone(ran: Path, folder: Path, stage: Stage) -> None:
     written = {path for path in after if after[path] != before.get(path) and not path.startswith(f"{SCRATCH}/")}
     assert written == set(expected), "a stage writes its outs and nothing else"
     assert before.keys() <= after.keys()
+
+
+MAY_LACK = {
+    "features": r"table\.h5$",  # read where features are mirrored
+    "finetune_variant": r"method\.pt$",  # another method's memory is its own
+    "landscape": "^runs/linear_init/|^data/features/",  # of a stage that is looked at in another profile
+}
+"""Declared inputs that the profile's settings do not make a stage read."""
+
+
+def test_outputs_say_what_they_were_made_from(ran: Path) -> None:
+    """The inputs of seals and manifests are the outputs that dvc.yaml declares as deps."""
+    tops = ("data/", "weights/", "runs/", "analyses/")
+    files = [path for top in tops for path in (ran / top).rglob("*") if path.suffix in (".h5", ".pt")]
+    sealed = {path.relative_to(ran).as_posix() for path in files}
+    for stage in resolve(ran):
+        if stage.kind == "report":
+            continue
+        declared = {file for file in sealed for dep in stage.deps if file == dep or file.startswith(f"{dep}/")}
+        if stage.kind in ("audit", "wasserstein"):
+            kinds = ("logits.h5", "labels.h5") if stage.kind == "audit" else ("logits.h5",)
+            declared = {file for file in declared if not file.startswith("runs/") or file.endswith(kinds)}
+        lacking = {file for file in declared if re.search(MAY_LACK.get(stage.kind, "$^"), file)}
+        (folder,) = {out for out in stage.outs if (ran / out).is_dir()}
+        made = {file: seal.read(ran / file).inputs for file in sealed if file.startswith(f"{folder}/")}
+        manifest = f"{folder}/manifest.json"
+        made[manifest] = json.loads((ran / manifest).read_text())["inputs"]
+        for file, inputs in made.items():
+            own = {other for other in inputs if other.startswith(f"{folder}/")}  # pictures are those of a table
+            assert declared - lacking <= set(inputs) - own <= declared, f"{stage.name}: {file}"
+            assert {other: seal.read(ran / other).digest for other in inputs} == inputs
 
 
 def test_a_second_repro_runs_nothing(ran: Path) -> None:
@@ -436,7 +477,8 @@ def test_an_edit_of_a_published_recipe_by_dvc_changes_no_other(restored: Path) -
 def test_stages_run_by_hand_refuse_what_was_made_from_other_data(restored: Path) -> None:
     """Without DVC nothing runs the stages between; each says which one is to run again."""
     words = {"simulate": ["digits"], "linear_init": ["digits", "an", "0"]}
-    words |= {"finetune": ["digits", "an", "0"], "audit": ["digits", "0"], "report": []}
+    words |= {"finetune": ["digits", "em_apl", "0"], "landscape": ["digits", "em_apl", "0"], "report": []}
+    words |= {"features": ["digits"], "audit": ["digits", "0"], "wasserstein": ["digits", "0"]}
 
     def run_by_hand(stage: str, *arguments: str) -> str:
         command = [sys.executable, "-m", f"stages.{stage}", *arguments]
@@ -448,7 +490,7 @@ def test_stages_run_by_hand_refuse_what_was_made_from_other_data(restored: Path)
     try:
         put(restored, "prepare.digits.seed", 1)
         assert run_by_hand("prepare", "digits") == ""
-        for stage in words.keys() - {"simulate"}:
+        for stage in words.keys() - {"simulate", "features"}:
             assert "than lies there; run " in run_by_hand(stage, *words[stage]), stage
         assert run_by_hand("simulate", "digits") == ""
         stale = (

@@ -45,7 +45,7 @@ class Findings:
     damaged: list[Recorded]
     """Outputs whose content is not what their stage wrote."""
     other: list[Recorded]
-    """Outputs that are sound, but not those that dvc.lock records."""
+    """Outputs that are not those that dvc.lock records, and that nothing says are damaged."""
     absent: list[Recorded]
     lost: list[str]
     """Targets whose list of files is damaged or absent in the cache."""
@@ -155,23 +155,26 @@ def compare(recorded: list[Recorded], objects: dict[str, Path], lost: list[str])
         if not item.path.exists():
             findings.absent.append(item)
         elif digest(item.path) != item.md5:
-            (findings.other if is_sound(item.path) else findings.damaged).append(item)
+            (findings.damaged if is_damaged(item.path) else findings.other).append(item)
     return findings
 
 
-def is_sound(path: Path) -> bool:
-    """Return whether an output is what some run of its stage wrote, by its seal or its folder's manifest."""
+def is_damaged(path: Path) -> bool:
+    """Return whether an output is not what any run of its stage wrote, by its seal or its folder's manifest.
+
+    Of the report's files, and of the small one beside a run's folder, nothing is known: they are never called damaged.
+    """
     try:
         if path.suffix in (".h5", ".pt"):
             seal.verify(path)
-        else:
+        elif path.with_name(manifest.NAME).exists():
             digests = files.read_json(path.parent / manifest.NAME)["files"]
             covered = digests if path.name == manifest.NAME else [path.name]
             for name in covered:
                 manifest.raise_if_changed(path.with_name(name), digests)
     except (FileError, KeyError, TypeError):
-        return False
-    return True
+        return True
+    return False
 
 
 def describe(findings: Findings, recorded: list[Recorded]) -> Iterator[str]:
@@ -189,7 +192,7 @@ def describe(findings: Findings, recorded: list[Recorded]) -> Iterator[str]:
     for target in findings.lost:
         yield f"not in the cache: the list of files of {target}"
     for item in findings.other:
-        yield f"not the recorded one, but sound: {item.path} (`dvc commit {item.stage}` records it)"
+        yield f"not the recorded one: {item.path} (`dvc commit {item.stage}` records it, `dvc repro` makes it anew)"
     for item in findings.absent:
         yield f"absent: {item.path}"
     bad = len(findings.damaged) + len(findings.objects)

@@ -210,6 +210,16 @@ def _lock_file(path: Path) -> IO[bytes]:
     return file
 
 
+def room_files(*rooms: str) -> list[Path]:
+    """Return the source files of rooms of the library, for a fingerprint.
+
+    Args:
+        rooms: Folders below ``pipeline``.
+    """
+    pipeline = Path(__file__).parents[1]
+    return [file for room in rooms for file in sorted((pipeline / room).glob("*.py"))]
+
+
 def fingerprint(settings: Any, files: Iterable[Path]) -> str:
     """Return a hash of settings and file contents.
 

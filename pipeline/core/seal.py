@@ -27,8 +27,12 @@ CHUNK = 1 << 20
 _MAGIC = b"SPMLSEAL"
 _SIZES = struct.Struct("<8sQQQ")
 _FOOTER = _SIZES.size + 32
-_TOPS = {"data": 4, "runs": 4, "analyses": 4, "weights": 3}
-"""Folders of outputs below the project root, and how many names a path of theirs has."""
+_STAGES = {
+    "data": ("prepare", "simulate", "features"),
+    "runs": ("linear_init", "finetune", "end_to_end", "lac"),
+    "analyses": ("audit", "wasserstein", "landscape"),
+}
+"""Folders of outputs below the project root, and those in them; a project's own folder may have any name."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +64,9 @@ class Seal:
 def place(path: str | Path) -> str:
     """Return where an output lies below the project root; nothing of a file that is no stage's output."""
     parts = Path(path).absolute().parts
-    for top, count in _TOPS.items():
-        if len(parts) > count and parts[-count] == top:
-            return "/".join(parts[-count:])
-    return ""
+    if len(parts) > 4 and parts[-3] in _STAGES.get(parts[-4], ()):  # data/prepare/<dataset>/<file>
+        return "/".join(parts[-4:])
+    return "/".join(parts[-3:]) if len(parts) > 3 and parts[-3] == "weights" else ""
 
 
 def identify(path: str | Path, inputs: Iterable[str | Path]) -> dict[str, Any]:

@@ -36,6 +36,7 @@ def describe(model: str, size: int) -> dict[str, Any]:
             timm.create_model(model, num_classes=0)
     except RuntimeError as error:
         raise ConfigError(f"backbone.model: timm has no model {model!r} ({error})") from error
+    reason = ""
     for form in _OPTIONS:
         options = {name: size if value is None else value for name, value in form.items()}
         for device in ("meta", "cpu"):  # some models compute with numbers where they are built
@@ -44,12 +45,15 @@ def describe(model: str, size: int) -> dict[str, Any]:
                     module = TimmBackbone(model, options, 0, False).eval()
                     maps = module(torch.zeros(1, 3, size, size))
                     width, own = maps.shape[1], module.pools_maps(torch.zeros(1, 3, size, size))
-            except Exception:  # each family refuses a size, or an argument, in its own way
+            except Exception as error:  # each family refuses a size, or an argument, in its own way
+                reason = (str(error).splitlines() or [type(error).__name__])[0]
                 continue
             return {"source": "timm", "model": model, "options": options, "width": width, "own_pool": own}
     usual = timm.models.get_pretrained_cfg(model)
-    own = f"; its own size is {usual.input_size[1]}" if usual else ""
-    raise ConfigError(f"backbone.model: {model} takes no pictures of {size} pixels{own}")
+    if usual is None or usual.input_size[1] == size:
+        raise ConfigError(f"backbone.model: {model} gives no maps of places that a head could read ({reason})")
+    own = usual.input_size[1]
+    raise ConfigError(f"backbone.model: {model} takes no pictures of {size} pixels; its own size is {own} ({reason})")
 
 
 def ask_hub(model: str) -> str | None:
@@ -101,12 +105,17 @@ class TimmBackbone(nn.Module):
 
         Of a transformer with a class token D is twice its width: the token stands beside the patch at each place, so
         that the mean over places is the class token and the mean of the patches.
+
+        Raises:
+            ValueError: The model answers no square map of places.
         """
         answer = self.model.forward_features(images)
         if answer.ndim == 4:
             return answer.permute(0, 3, 1, 2) if getattr(self.model, "output_fmt", "NCHW") == "NHWC" else answer
         patches = answer[:, int(getattr(self.model, "num_prefix_tokens", None) or 0) :]
         side = math.isqrt(patches.shape[1])
+        if side * side != patches.shape[1] or side < 2:
+            raise ValueError(f"answers {patches.shape[1]} tokens of places, which are no square map")
         maps = patches.transpose(1, 2).unflatten(2, (side, -1))
         if getattr(self.model, "cls_token", None) is None:
             return maps

@@ -135,10 +135,9 @@ def source_files(stage: str, method: str) -> list[Path]:
         What a training stage may import: no other stage or method, no source of data or report.
     """
     pipeline = Path(__file__).parents[1]
-    rooms = ("core", "labels", "networks", "data", "methods/shared", "training")
     named = [pipeline.parent / "stages" / f"{name}.py" for name in (stage, "entry")]
     named += [pipeline / "methods" / f"{method}.py", pipeline / "audits" / "metrics.py"]
-    return [*named, *(file for room in rooms for file in (pipeline / room).glob("*.py"))]
+    return [*named, *resume.room_files("core", "labels", "networks", "data", "methods/shared", "training")]
 
 
 def make_scorer(run: Run, single: np.ndarray) -> Callable[[np.ndarray], float]:

@@ -314,7 +314,8 @@ class Trainer:
         history, plan = self.history, self.plan
         history.rows.append(row)
         score = row["score"] if row["weights"] == "raw" else row["score_average"]
-        if score > history.best or plan.settings.select == "last" or history.is_tied():
+        none_is_best = history.is_tied() and self._has_ended()
+        if score > history.best or plan.settings.select == "last" or none_is_best:
             history.epoch, history.best = row["epoch"], score
             history.state, history.method = cpu_state(winner), method_state
         if self.pace.is_due():

@@ -48,7 +48,8 @@ def choose(
 
 def are_tied(rows: list[dict[str, Any]]) -> bool:
     """Return whether several trials all scored the same, so that validation says nothing of their rates."""
-    return len(rows) > 1 and len({row["val_map"] for row in rows}) == 1 and rows[0]["val_map"] is not None
+    scores = [row["val_map"] for row in rows if row["val_map"] is not None]  # None: it diverged
+    return len(scores) > 1 and len(set(scores)) == 1
 
 
 def _search_grid(
@@ -67,6 +68,7 @@ def _search_grid(
             held = {kept: trial for kept, trial in held.items() if kept in wanted}
     ranked = _ranked(rows)
     if are_tied(list(rows.values())):
+        middle = sorted(ranked)[(len(ranked) - 1) // 2]  # of those that did not diverge
         ranked = sorted(ranked, key=lambda rate: rate != middle)
     for rate in ranked:
         trial = held[rate] if rate in held else train(rate, None)

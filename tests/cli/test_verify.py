@@ -20,6 +20,8 @@ files.write_bytes(folder / "logits.h5", sys.argv[1].encode() * 3000)
 seal.append(folder / "logits.h5")
 files.write_json(folder / "metrics.json", {"map": 0.5, "run": sys.argv[1]})
 manifest.write_manifest(folder, [])
+files.write_json(folder.with_name(sys.argv[1] + ".json"), {"test_map": 0.5, "run": sys.argv[1]})
+files.write_text(Path("report") / sys.argv[1] / "index.html", "<p>0.5 " + sys.argv[1])
 """
 
 
@@ -37,8 +39,9 @@ def project(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -
     """A DVC project of two stages that has run."""
     monkeypatch.chdir(tmp_path)
     Path("stage.py").write_text(STAGE)
+    outs = "[runs/finetune/{0}, runs/finetune/{0}.json, report/{0}]"
     stages = "".join(
-        f"  {name}:\n    cmd: python stage.py {name} {repository}\n    outs: [runs/finetune/{name}]\n" for name in "ab"
+        f"  {name}:\n    cmd: python stage.py {name} {repository}\n    outs: {outs.format(name)}\n" for name in "ab"
     )
     Path("dvc.yaml").write_text(f"stages:\n{stages}")
     copies.run(tmp_path, "dvc", "init", "--no-scm", "-q")
@@ -59,7 +62,7 @@ def cached(path: Path) -> Path:
 
 def test_damage_is_told_and_mended(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One file whose cache object is sound, one object whose file is, and one of which neither is."""
-    assert verify(capsys) == (0, ["6 output files checked; none damaged"])
+    assert verify(capsys) == (0, ["10 output files checked; none damaged"])
     first, second = project / "runs/finetune/a/logits.h5", project / "runs/finetune/b/metrics.json"
     third, whole = project / "runs/finetune/a/metrics.json", second.read_bytes()
     objects = {path: cached(path) for path in (first, second, third)}
@@ -74,7 +77,7 @@ def test_damage_is_told_and_mended(project: Path, capsys: pytest.CaptureFixture[
             "damaged: runs/finetune/a/metrics.json",
             f"damaged in the cache: {md5[second]} (runs/finetune/b/metrics.json)",
             f"damaged in the cache: {md5[third]} (runs/finetune/a/metrics.json)",
-            "6 output files checked; 4 damaged",
+            "10 output files checked; 4 damaged",
             "`spml verify --fix` removes what is damaged, and says how it comes back",
         ]
     )
@@ -84,18 +87,18 @@ def test_damage_is_told_and_mended(project: Path, capsys: pytest.CaptureFixture[
     assert "`dvc repro` computes again: a" in lines
     assert not first.exists() and objects[second].read_bytes() == second.read_bytes() == whole
     copies.run(project, "dvc", "repro", "-q")
-    assert verify(capsys) == (0, ["6 output files checked; none damaged"])
+    assert verify(capsys) == (0, ["10 output files checked; none damaged"])
 
 
 def test_a_damaged_list_of_files_is_told_and_recorded_anew(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (listing, *_) = sorted(Path(".dvc/cache").rglob("*.dir"))
     flip(listing)
     status, lines = verify(capsys)
-    assert status == 1 and "3 output files checked; 1 damaged" in lines
+    assert status == 1 and any("output files checked; 1 damaged" in line for line in lines)
     status, lines = verify(capsys, "--fix")
     (remedy,) = [line.split("`")[1] for line in lines if "records what lies there" in line]
     copies.run(project, *remedy.split())
-    assert verify(capsys) == (0, ["6 output files checked; none damaged"])
+    assert verify(capsys) == (0, ["10 output files checked; none damaged"])
 
 
 def test_what_a_stage_run_by_hand_wrote_is_no_damage_and_stays(
@@ -104,11 +107,14 @@ def test_what_a_stage_run_by_hand_wrote_is_no_damage_and_stays(
     text = Path("stage.py").read_text().replace("0.5", "0.6")
     Path("other.py").write_text(text)
     copies.run(project, sys.executable, "other.py", "a", str(repository))
-    before = Path("runs/finetune/a/metrics.json").read_bytes()
+    changed = [f"runs/finetune/a/{name}.json" for name in ("metrics", "manifest")]
+    changed += ["runs/finetune/a.json", "report/a/index.html"]
+    before = {path: Path(path).read_bytes() for path in changed}
     status, lines = verify(capsys, "--fix")
-    assert status == 0 and lines[-1] == "6 output files checked; none damaged"
-    assert "not the recorded one, but sound: runs/finetune/a/metrics.json (`dvc commit a` records it)" in lines
-    assert Path("runs/finetune/a/metrics.json").read_bytes() == before
+    assert status == 0 and lines[-1] == "10 output files checked; none damaged"
+    remedy = "(`dvc commit a` records it, `dvc repro` makes it anew)"
+    assert sorted(lines[:-1]) == sorted(f"not the recorded one: {path} {remedy}" for path in changed)
+    assert {path: Path(path).read_bytes() for path in changed} == before
 
 
 def test_a_project_that_has_not_run_is_told(

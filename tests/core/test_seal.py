@@ -195,6 +195,22 @@ def test_an_output_whose_inputs_are_others_by_now_is_refused_at_any_distance(tmp
     files.read_torch(paths["linear_init"])
 
 
+@pytest.mark.parametrize("name", ["data", "runs", "analyses", "weights", "data/prepare", "runs/finetune"])
+def test_the_projects_own_folder_may_have_any_name_and_move(tmp_path: Path, name: str) -> None:
+    """Also that of a folder of outputs: a stale input is seen, and nothing is refused once the project has moved."""
+    root = tmp_path / name
+    write_pt(root / "weights/digits/backbone.pt")
+    write_h5(root / "data/features/digits/features.h5", [root / "weights/digits/backbone.pt"])
+    assert seal.read(root / "weights/digits/backbone.pt").path == "weights/digits/backbone.pt"
+    moved = tmp_path / "elsewhere"
+    root.rename(moved)
+    files.read_torch(moved / "weights/digits/backbone.pt")
+    read_h5(moved / "data/features/digits/features.h5")
+    files.write_torch(moved / "weights/digits/backbone.pt", {"state": {}})
+    with pytest.raises(FileError, match="made from another weights/digits/backbone.pt than lies there"):
+        read_h5(moved / "data/features/digits/features.h5")
+
+
 def test_an_output_at_anothers_place_is_refused(tmp_path: Path) -> None:
     paths = chain(tmp_path)
     other = tmp_path / "runs/linear_init/digits-em-0/weights.pt"

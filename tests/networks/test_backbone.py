@@ -220,6 +220,9 @@ def test_models_learn_at_any_size_and_where_they_do_not_their_own_is_named() -> 
     words = "backbone.model: efficientformer_l1 takes no pictures of 96 pixels; its own size is 224"
     with pytest.raises(ConfigError, match=words):
         describe("efficientformer_l1", 96)
+    for name, own in (("pit_s_224", 224), ("crossvit_tiny_240", 240)):  # tokens of no places, and two sets of them
+        with pytest.raises(ConfigError, match=rf"backbone.model: {name} gives no maps of places"):
+            describe(name, own)
 
 
 def test_weights_of_a_models_own_size_are_resized_by_timm(tmp_path: Path) -> None:

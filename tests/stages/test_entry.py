@@ -184,27 +184,28 @@ def test_a_stage_dies_with_its_parent_while_it_still_loads_modules(tmp_path: Pat
             raise AssertionError("the stage goes on without its parent")
 
 
-@linux
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("programs", "expected"),
     [
-        ([sys.executable, "-c", "print(flush=True); input()"], True),  # as dvc's own script starts
-        (["sh", "-c", "echo; read line; : python -m stages.prepare digits"], True),
-        (["sh", "-c", "echo; read line; : dvc repro"], False),  # init of a container, whose dvc was killed
+        (["sh", "/usr/bin/python3.11", "bash", "init"], True),  # DVC's own script is Python's
+        (["bash", "srun", "sh", "/home/me/.local/bin/dvc", "init"], True),  # wrappers of a stage's command
+        (["init"], False),
+        (["sh", "init"], False),  # DVC was killed, and the shell that it had started lives
     ],
 )
-def test_whoever_takes_in_orphans_is_not_dvc(words: list[str], expected: bool) -> None:
-    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert process.stdin is not None and process.stdout is not None
-    with process.stdin, process.stdout:
-        process.stdout.readline()  # it is itself by now, no more a copy of this process
-        assert entry._is_dvc(process.pid) is expected
-    process.wait()
+def test_a_stage_looks_for_dvc_among_all_it_descends_from(tmp_path: Path, programs: list[str], expected: bool) -> None:
+    for number, program in enumerate(programs):
+        process, parent = len(programs) - number, len(programs) - number - 1
+        (tmp_path / str(process)).mkdir()
+        (tmp_path / str(process) / "cmdline").write_bytes(f"{program}\0-c\0python -m stages.prepare\0".encode())
+        (tmp_path / str(process) / "stat").write_text(f"{process} ({program}) (x) S {parent} 1 1 0")
+    assert entry._has_dvc_above(len(programs), tmp_path) is expected
+    assert entry._has_dvc_above(99, tmp_path)  # nobody can tell
 
 
 @linux
 def test_a_stage_of_a_dvc_that_has_ended_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entry, "_is_dvc", lambda process: False)
+    monkeypatch.setattr(entry, "_has_dvc_above", lambda process: False)
     monkeypatch.setattr(entry.ctypes, "CDLL", lambda name: mock.Mock())
     entry.die_with_parent()  # started by hand, as with nohup: whoever the parent is
     monkeypatch.setenv("DVC_STAGE", "prepare@digits")

@@ -13,7 +13,7 @@ from sklearn.metrics import average_precision_score
 
 from pipeline.config import rules
 from pipeline.config.runs import read_run
-from pipeline.core import hdf5, seal
+from pipeline.core import hdf5, resume, seal
 from pipeline.core.errors import ConfigError, FileError, TrainingError
 from pipeline.core.files import read_json, read_torch, read_tsv, write_text, write_torch
 from pipeline.core.resume import Checkpoint
@@ -569,6 +569,7 @@ def test_an_edit_of_another_methods_code_leaves_a_run_resumable(
     for package in ("pipeline", "stages"):
         shutil.copytree(project.repository / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(training, "__file__", str(folder / "pipeline" / "training" / "execute.py"))
+    monkeypatch.setattr(resume, "__file__", str(folder / "pipeline" / "core" / "resume.py"))
 
     def name() -> str:
         linear_init(project.root, "digits", "an", 0)

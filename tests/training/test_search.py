@@ -80,6 +80,12 @@ def test_of_trials_that_all_tie_the_middle_rate_is_taken(values: list[float], ra
     assert [row["learning_rate"] for row in rows if row["chosen"]] == [rate]
 
 
+def test_a_rate_that_diverged_hides_no_tie() -> None:
+    trials = Trials({0.1: 7.0, 0.2: 7.0, 0.4: 7.0, 0.8: -math.inf})
+    rate, _, rows = search.choose(settings([0.1, 0.2, 0.4, 0.8]), trials.fit, trials.judge)
+    assert rate == 0.2 and search.are_tied(rows)
+
+
 def test_two_of_three_that_tie_are_no_tie() -> None:
     trials = Trials({0.1: 5.0, 0.2: 7.0, 0.4: 7.0})
     rate, _, rows = search.choose(settings([0.1, 0.2, 0.4]), trials.fit, trials.judge)
