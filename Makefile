@@ -24,7 +24,7 @@ repro: $(READY) ## run what is stale, raw images to report; PROFILE=name uses pr
 test: $(READY) ## run all tests
 	@$(RUN) python -m pytest -q -n 2 --dist loadfile
 
-soak: $(READY) ## kill stages 200 times and dvc repro 10 times, and compare every byte (half an hour)
+soak: $(READY) ## kill stages 200 times and dvc repro 10 times, and compare every byte (20 minutes)
 	@$(RUN) python -m benchmarks.soak
 
 check: $(READY) ## format, lint, types and the fast tests
