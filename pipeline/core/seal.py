@@ -86,7 +86,7 @@ def identify(path: str | Path, inputs: Iterable[str | Path]) -> dict[str, Any]:
 
 
 def append(path: str | Path, inputs: Iterable[str | Path] = (), lies_at: str | Path | None = None) -> None:
-    """Seal a file; an earlier seal of it is replaced.
+    """Seal a file; another seal of it is replaced, and one that says the same is left, since the file may be linked.
 
     Args:
         path: The file, whole.
@@ -97,14 +97,18 @@ def append(path: str | Path, inputs: Iterable[str | Path] = (), lies_at: str | P
         FileError: An input is absent, or has no seal.
         OSError: The file cannot be written.
     """  # noqa: DOC502  raised by `read`
-    content = json.dumps(identify(lies_at or path, inputs), sort_keys=True).encode()
+    about = identify(lies_at or path, inputs)
+    content = json.dumps(about, sort_keys=True).encode()
     with open(path, "r+b") as file:
         earlier = _parse(file)
         size = file.seek(0, os.SEEK_END) if earlier is None else earlier.size
-        file.truncate(size)
         file.seek(0)
-        digests = b"".join(hashlib.sha256(chunk).digest() for chunk in iter(lambda: file.read(CHUNK), b""))
+        chunks = (file.read(min(CHUNK, size - start)) for start in range(0, size, CHUNK))
+        digests = b"".join(hashlib.sha256(chunk).digest() for chunk in chunks)
+        if earlier == Seal(about["path"], about["inputs"], size, digests):
+            return
         sizes = _SIZES.pack(_MAGIC, size, len(digests), len(content))
+        file.truncate(size)
         file.seek(size)
         file.write(digests + content + sizes + hashlib.sha256(digests + content + sizes).digest())
 

@@ -140,8 +140,12 @@ def test_a_digest_is_the_sha256_of_the_sha256_of_each_mib(tmp_path: Path) -> Non
     )
     sealed = path.read_bytes()
     assert sealed[: len(data)] == data
-    seal.append(path)  # anew, not on top
-    assert path.read_bytes() == sealed
+    os.utime(path, ns=(0, 0))
+    seal.append(path)  # says the same: a file that may be linked is not touched
+    assert path.read_bytes() == sealed and path.stat().st_mtime_ns == 0
+    seal.append(path, lies_at=path.with_name("other.pt"))  # anew, not on top
+    assert len(path.read_bytes()) == len(sealed) - len("backbone") + len("other")
+    assert seal.verify(path).path == "weights/digits/other.pt"
 
 
 def test_other_programs_read_what_is_sealed(tmp_path: Path) -> None:

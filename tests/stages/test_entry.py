@@ -188,7 +188,7 @@ def test_a_stage_dies_with_its_parent_while_it_still_loads_modules(tmp_path: Pat
     ("programs", "expected"),
     [
         (["sh", "/usr/bin/python3.11", "bash", "init"], True),  # DVC's own script is Python's
-        (["bash", "srun", "sh", "/home/me/.local/bin/dvc", "init"], True),  # wrappers of a stage's command
+        (["bash", "srun", "sh", "/usr/local/bin/dvc", "init"], True),  # wrappers of a stage's command
         (["init"], False),
         (["sh", "init"], False),  # DVC was killed, and the shell that it had started lives
     ],
