@@ -51,7 +51,7 @@ def linear_init(root: Path, dataset: str, method: str, seed: int, variant: str |
 
     torch.set_num_threads(1)  # a step of a linear head is too small to share; more threads wait for each other
     reads = [cache, observed_file(root, dataset)]
-    execute(run, Start(lambda: Network(architecture), make_inputs, reads))
+    execute(run, Start(lambda: Network(architecture), make_inputs, reads, cross_fits=True))
 
 
 if __name__ == "__main__":

@@ -14,12 +14,13 @@ from pipeline.core import files, resume, seeds
 from pipeline.core.device import choose_device
 from pipeline.core.errors import ConfigError, TrainingError
 from pipeline.core.resume import Checkpoint
+from pipeline.labels.beliefs import read_beliefs
 from pipeline.labels.observed import observed_file, read_observed
 from pipeline.methods.shared import base
 from pipeline.methods.shared.problem import Problem, describe
 from pipeline.networks.network import Network
-from pipeline.training import search
-from pipeline.training.inputs import predict
+from pipeline.training import search, selection
+from pipeline.training.inputs import Subset, predict
 from pipeline.training.loop import Data, History, Plan, Trainer
 from pipeline.training.run import SPLITS, Run, Start
 from pipeline.training.store import Result, Trained, store_run
@@ -41,22 +42,28 @@ def execute(run: Run, start: Start) -> None:
     single_and_own = {base.load(run.method).labels, "single"}
     observed = read_observed(observed_file(run.root, run.dataset), run.table, single_and_own)
     train_labels = observed[base.load(run.method).labels][run.table.rows("train")]
-    score = make_scorer(run, observed["single"])
+    judges = read_judges(run, observed["single"])
     network = _make_network(run, start)
     problem = describe(run.table.classes, train_labels, run.expected_positives, network.architecture["width"])
     method = base.build(run.method, run.method_settings, problem)  # bad settings stop here: nothing is deleted yet
     inputs = start.make_inputs(network)
     base.check_needs(run.method, method, network.provides() | inputs["train"].provides | {"epoch_logits", "disk"})
-    data = Data(inputs["train"], torch.from_numpy(train_labels), inputs["val"], score)
+    score = judges["val"].score if judges else make_scorer(run)
+    is_better = (lambda *logits: judges["val"].compare(*logits).better) if judges else None
+    data = Data(inputs["train"], torch.from_numpy(train_labels), inputs["val"], score, is_better)
 
     with closing(Trials(run, start, problem, data)) as trials:
-        rate, trained, rows = _search(run, trials)
+        if judges and start.cross_fits:
+            rate, trained, rows, comparison = _search_out_of_fold(run, trials, judges["train"])
+        else:
+            rate, trained, rows = _search(run, trials)
+            comparison = _compare_epochs(trained.history, judges["val"]) if judges else None
         trained.network.load_state_dict(trained.history.state)
         trained.method.load_state_dict(trained.history.method)
         trained.method.eval()  # what is stored of its cells is what it holds, not what one more step would make of them
         batch_size = run.settings.batch_size * 8
         logits = {split: predict(trained.network, inputs[split], batch_size, device) for split in SPLITS}
-        store_run(run, Result(trained, rate, rows, logits, train_labels, trials.reads))
+        store_run(run, Result(trained, rate, rows, logits, train_labels, trials.reads, comparison))
         trials.delete_resume_points()
 
 
@@ -80,12 +87,13 @@ class Trials:
         self.checkpoints: list[Checkpoint] = []
         resume.delete_stale(self.folder, self.fingerprint, run.name)
 
-    def train(self, rate: float, epochs: int | None) -> Trained:
+    def train(self, rate: float, epochs: int | None, keep: int | None = None) -> Trained:
         """Train at one learning rate.
 
         Args:
             rate: The learning rate.
             epochs: Epochs of a trial; None: the stage's.
+            keep: Epoch that is taken whatever the scores; None: as ``select`` says.
 
         Returns:
             Network, method and history; a history without epochs where a rate of a grid diverged.
@@ -100,7 +108,7 @@ class Trials:
         self.checkpoints.append(checkpoint)
         inherited = files.read_torch(self.start.inherited) if self.start.inherited else None
         name = f"{run.name} lr {rate:g}"
-        plan = Plan(name, run.settings, rate, epochs or run.settings.epochs, run.seed, choose_device())
+        plan = Plan(name, run.settings, rate, epochs or run.settings.epochs, run.seed, choose_device(), keep)
         trainer = Trainer(network, method, self.data, plan, checkpoint, inherited)
         try:
             history = trainer.fit()
@@ -112,6 +120,38 @@ class Trials:
             history = History(diverged=len(trainer.history.rows) + 1)  # no epoch, and a score below any other
         checkpoint.delete_disk()  # a finished trial's, before the next one fills another
         return Trained(network, method, history)
+
+    def cross_fit(self, rate: float, epochs: int | None, judge: selection.Judge) -> selection.CrossFit:
+        """Train at one learning rate without each part of the images in turn, and score that part.
+
+        Nothing of it is kept on disk: an interrupted one begins anew.
+
+        Args:
+            rate: The learning rate.
+            epochs: Epochs of a trial; None: the stage's.
+            judge: The judge of the training images.
+
+        Returns:
+            How the rate fares; without scores where training diverged.
+        """
+        run, parts = self.run, []
+        folds = selection.split_folds(len(self.data.train), run.seed)
+        for number, (others, own) in enumerate(folds, 1):
+            labels = self.data.observed[torch.from_numpy(others)]
+            width = self.problem.width
+            problem = describe(self.problem.classes, labels.numpy(), self.problem.expected_positives, width)
+            data = Data(Subset(self.data.train, others), labels, Subset(self.data.train, own), lambda _: 0.0)
+            name = f"{run.name} lr {rate:g} part {number}/{len(folds)}"
+            settings = run.settings.model_copy(update={"keep_epoch_logits": False})
+            plan = Plan(name, settings, rate, epochs or settings.epochs, run.seed, choose_device())
+            method = base.build(run.method, run.method_settings, problem)
+            trainer = Trainer(_make_network(run, self.start), method, data, plan)
+            try:
+                parts.append(torch.stack(trainer.fit().val).numpy())
+            except TrainingError as error:
+                tqdm.write(f"{error}; the search goes on without this rate")
+                return selection.CrossFit(diverged=len(trainer.history.rows) + 1)
+        return selection.cross_fit(judge, folds, parts)
 
     def delete_resume_points(self) -> None:
         """Delete the resume points of all trials: the run is stored."""
@@ -140,12 +180,38 @@ def source_files(stage: str, method: str) -> list[Path]:
     return [*named, *resume.room_files("core", "labels", "networks", "data", "methods/shared", "training")]
 
 
-def make_scorer(run: Run, single: np.ndarray) -> Callable[[np.ndarray], float]:
-    """Return the function that scores validation logits: mAP in percent, by full or by observed labels.
+def read_judges(run: Run, single: np.ndarray) -> dict[str, selection.Judge] | None:
+    """Return the judges of the training and validation images, where labels that were shown choose.
 
     Args:
         run: The run.
         single: (N, C) observed labels of all rows.
+
+    Returns:
+        The judges by split; None where ``select`` is not ``auto``.
+
+    Raises:
+        ConfigError: A split shows no label of a class that another image of it does not show, so nothing is ranked.
+        FileError: The beliefs are absent, damaged, or not those of the table.
+    """  # noqa: DOC502  FileError comes from `read_beliefs`
+    if run.settings.select != "auto":
+        return None
+    expected = read_beliefs(run.beliefs_file, run.table).expected_labels()
+    judges = {}
+    for split in ("train", "val"):
+        rows = run.table.rows(split)
+        shown = single[rows] == 1
+        if not shown.any():
+            raise ConfigError(f"{run.stage}.select: the {split} split of {run.dataset} shows no positive label")
+        judges[split] = selection.Judge(shown, expected[rows] / np.maximum(shown.sum(axis=1), 1), run.seed)
+    return judges
+
+
+def make_scorer(run: Run) -> Callable[[np.ndarray], float]:
+    """Return the function that scores validation logits: mAP in percent, by full labels where they are at hand.
+
+    Args:
+        run: The run.
 
     Returns:
         Maps (N_val, C) logits to points; to 0, which ties, where no class has both a positive and a negative.
@@ -154,8 +220,6 @@ def make_scorer(run: Run, single: np.ndarray) -> Callable[[np.ndarray], float]:
         ConfigError: No class has a positive in the validation split, so no epoch can be chosen by it.
     """
     truth, scored = run.table.reference("val")
-    if run.settings.select == "observed":
-        truth, scored = (single[run.table.rows("val")] == 1).astype(np.int8), None
     if not truth.any():
         raise ConfigError(f"{run.stage}.select: the validation split of {run.dataset} has no positive label")
 
@@ -163,6 +227,44 @@ def make_scorer(run: Run, single: np.ndarray) -> Callable[[np.ndarray], float]:
         return mean_average_precision(truth, logits, scored)["map"] or 0.0  # None: every class has positives alone
 
     return score
+
+
+def _search_out_of_fold(
+    run: Run, trials: Trials, judge: selection.Judge
+) -> tuple[float, Trained, list[dict[str, Any]], selection.Comparison | None]:
+    """Return the learning rate, what was trained at it, one row a trial, and the best beside the fixed recipe.
+
+    Raises:
+        TrainingError: Training diverged at every rate of a grid.
+    """
+    fixed_rate, fits = search.middle_rate(run.settings), {}
+
+    def fit(rate: float, epochs: int | None) -> selection.CrossFit:
+        found = trials.cross_fit(rate, epochs, judge)
+        if rate == fixed_rate:
+            fits[rate] = found
+        return found
+
+    def rate_fit(found: selection.CrossFit) -> search.Verdict:
+        return search.Verdict(max(found.scores, default=-np.inf), found.epoch, found.diverged)
+
+    try:
+        rate, best, rows = search.choose(run.settings, fit, rate_fit)
+    except TrainingError as error:
+        raise TrainingError(f"{run.name}: {error}") from error
+    epoch, fixed, comparison = best.epoch, fits[fixed_rate], None
+    if best.best is not None and fixed.last is not None:
+        comparison = judge.compare(best.best, fixed.last)
+        if not comparison.better:
+            rate, epoch = fixed_rate, len(fixed.scores)
+    rows = [row | {"chosen": int(row["learning_rate"] == rate)} for row in rows]
+    return rate, trials.train(rate, None, epoch), rows, comparison
+
+
+def _compare_epochs(history: History, judge: selection.Judge) -> selection.Comparison:
+    """Return the best epoch beside the last one, by validation."""
+    best = int(np.argmax(history.scores()))
+    return judge.compare(history.val[best].numpy(), history.val[-1].numpy())
 
 
 def _search(run: Run, trials: Trials) -> tuple[float, Trained, list[dict[str, Any]]]:

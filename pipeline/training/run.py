@@ -60,6 +60,8 @@ class Start:
     """Returns the three splits as the network reads them."""
     reads: list[Path]
     """Files that decide the result, for the fingerprint of resume points and for provenance."""
+    cross_fits: bool = False
+    """Whether a head trains in seconds, so that ``select: auto`` can train it anew without a part of the images."""
     inherited: Path | None = None
     """State dict of the method in an earlier stage, whose ``carries`` this run takes over."""
 

@@ -47,6 +47,15 @@ def choose(
     return settings.learning_rate, trial, [_row(settings.learning_rate, judge(trial)) | {"chosen": 1}]
 
 
+def middle_rate(settings: Training) -> float:
+    """Return the middle one of the rates to search, the lower of two; or the one rate."""
+    if settings.learning_rate != "grid":
+        return settings.learning_rate
+    assert settings.search is not None  # the schema asks for it
+    rates = sorted(settings.search.values)
+    return rates[(len(rates) - 1) // 2]
+
+
 def are_tied(rows: list[dict[str, Any]]) -> bool:
     """Return whether several trials all scored the same, so that validation says nothing of their rates."""
     scores = [row["val_map"] for row in rows if row["val_map"] is not None]  # None: it diverged

@@ -120,9 +120,10 @@ class Training(Strict):
     ema: Average | None
     """null: raw weights alone."""
     early_stop: EarlyStop
-    select: Literal["clean", "observed", "last"]
-    """Epoch choice: val mAP by full labels (the papers), by observed labels, or the last epoch, whose raw weights are
-    taken, since choosing the averaged ones would need a score; those are scored for the log and ``early_stop``."""
+    select: Literal["clean", "auto", "last"]
+    """Choice of epoch and rate: val mAP by full labels (the papers); without truth, by shown labels (`selection`); or
+    the last epoch. Under the last two raw weights are taken, since choosing the averaged ones would need a score that
+    tells them apart; those are scored for the log."""
     flip: bool
     """Left-right flip with probability 0.5 in the weak view."""
     crop: Annotated[float, Field(gt=0, le=1)]
@@ -145,6 +146,13 @@ class Training(Strict):
             and self.warmup > 0,
             "search: has no effect unless `learning_rate: grid`; set it to null": self.learning_rate != "grid"
             and self.search is not None,
+            "early_stop: stops by a score, and `select: auto` compares all epochs; set its rule to none": self.select
+            == "auto"
+            and self.early_stop.rule != "none",
+            "search: its `epochs` cuts trials short, and `select: auto` compares whole runs; set that to null": self.select
+            == "auto"
+            and self.search is not None
+            and self.search.epochs is not None,
             "search: is null, and `learning_rate: grid` tries its values": self.learning_rate == "grid"
             and self.search is None,
         }

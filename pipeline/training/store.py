@@ -21,6 +21,7 @@ from pipeline.networks.network import Network
 from pipeline.training.loop import History
 from pipeline.training.run import Run
 from pipeline.training.score import score_splits
+from pipeline.training.selection import Comparison
 from pipeline.training.search import are_tied, is_edge
 
 SUMMARY = Path(__file__).parent / "templates" / "run.md.j2"
@@ -50,6 +51,8 @@ class Result:
     """(N, C) int8 training labels as the method was given them."""
     reads: list[Path]
     """Files that decide the result."""
+    comparison: Comparison | None = None
+    """The best choice beside the fixed recipe, where shown labels choose."""
 
 
 def store_run(run: Run, result: Result) -> None:
@@ -73,6 +76,7 @@ def store_run(run: Run, result: Result) -> None:
         "epochs": len(history.rows),
         "learning_rate": result.learning_rate,
         "weights": history.rows[history.epoch - 1]["weights"],
+        "selection": result.comparison.describe() if result.comparison else None,
         **splits,
     }
     files.write_json(folder / "metrics.json", metrics)
