@@ -6,8 +6,8 @@ The gradient of the likelihood of the shown labels to z is belief - p, so that a
 its p have one mean, the share of images that show or hide the class.
 
 Where only images with a label are labelled, the likelihood that they show a label at all tells nothing; divided by it,
-1 - prod (1 - p), what is left finds shares and numbers of labels without its bias (too many labels where images have
-few), at the price of more variance.
+1 - prod (1 - p), what is left finds fewer labels where images have few, and closer to their number; but hardly anything
+holds the level of all p there, so that a twentieth of it stays.
 Source: ours, 2026.
 """
 
@@ -24,6 +24,8 @@ BIASES = (-30.0, 30.0)
 """Bounds of the logit of an image whose score is the mean of its class."""
 LEAST = 5
 """A class that shows fewer positives keeps the slope 1 in those units: so few decide for certainty, or for none."""
+GIVEN = 0.95
+"""The part of log P(an image has a label) that is taken out where each image is known to have one."""
 STEPS = 300
 """Steps of L-BFGS at most; 20 to 80 are usual."""
 TOLERANCE = 1e-9
@@ -59,11 +61,11 @@ def calibrate(
         scores: (N, C) finite scores, each of an image that was left out.
         observed: (N, C) int8 labels: 1 shown, 0 unknown, -1 known to be absent.
         draw: How labels came to be shown.
-        given_one: Whether the likelihood is that of an image which is known to have a label, wherever it shows one.
+        given_one: Whether images are known to have a label, those that show none left aside.
 
     Returns:
-        The calibration. A class that shows no positive is taken to be present in half an image of these, and one more:
-        the likelihood alone would rule it out.
+        The calibration. A class that shows no positive is taken to be present in half an image of these and one more:
+        the likelihood alone would rule it out. Images that show nothing do not count under a draw of so many labels.
 
     Raises:
         ValueError: Shapes differ, or a score is not finite.
@@ -71,18 +73,19 @@ def calibrate(
     if scores.shape != observed.shape or scores.ndim != 2 or not np.isfinite(scores).all():
         raise ValueError(f"scores {scores.shape} must be finite, of the shape (N, C) of observed {observed.shape}")
     shown, shows = (observed == 1).sum(axis=0), (observed == 1).any(axis=1)
-    centre, spread = scores.mean(axis=0), scores.std(axis=0)
+    counted = shows if isinstance(draw, CountDraw) and shows.any() else np.ones(len(scores), bool)
+    centre, spread = scores[counted].mean(axis=0), scores[counted].std(axis=0)
     flat = (spread <= 1e-12 * np.abs(scores).max(axis=0, initial=0)) | (shown == 0)
     standard = np.where(flat, 0, scores - centre) / np.where(flat, 1, spread)
-    start, bounds = _start(shown, len(scores), flat)
+    start, bounds = _start(shown, int(counted.sum()), flat)
     ease = np.sqrt(shown + 1.0)  # the curvature of a parameter grows as the labels that its class shows
 
     def likelihood(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         value, gradient, _ = posterior_of_arrays(logits, observed, draw)
         if given_one:
             some = has_one(logits)
-            value = value - np.where(shows, np.log(some), 0)
-            gradient = gradient - np.where(shows, (1 - some) / some, 0)[:, None] * special.expit(logits)
+            value = value - GIVEN * np.where(shows, np.log(some), 0)
+            gradient = gradient - GIVEN * np.where(shows, (1 - some) / some, 0)[:, None] * special.expit(logits)
         return value, gradient
 
     def negative(point: np.ndarray) -> tuple[float, np.ndarray]:

@@ -46,7 +46,7 @@ def test_it_is_the_maximum_of_the_enumerated_likelihood(given_one: bool) -> None
     def likelihood(point: np.ndarray) -> float:
         logits = scores * point[:3] + point[3:]
         value = log_likelihood_by_enumeration(logits, observed)
-        return value - given_one * np.log(1 - (1 - expit(logits)).prod(1)).sum()
+        return value - 0.95 * given_one * np.log(1 - (1 - expit(logits)).prod(1)).sum()
 
     found = calibrate(scores, observed, CountDraw(), given_one)
     point = np.concatenate([found.slope, found.bias])
@@ -63,7 +63,7 @@ def test_slopes_and_biases_that_drew_the_labels_come_back(shown: int) -> None:
     count = CountDraw(torch.full((kept.sum(),), shown))  # whoever shows fewer has no more
     found = calibrate(scores[kept], observed[kept], CountDraw() if shown == 1 else count, given_one=True)
     assert found.slope == pytest.approx(slope, rel=0.12)
-    assert found.bias == pytest.approx(bias, abs=0.25)
+    assert found.bias == pytest.approx(bias, abs=0.35)  # a twentieth of P(a label) stays in
 
 
 def test_with_all_labels_it_is_logistic_regression() -> None:
@@ -97,13 +97,13 @@ def test_units_of_scores_do_not_matter() -> None:
     one = calibrate(scores, observed, CountDraw())
     other = calibrate(scores * 1e-6 + 40, observed, CountDraw())
     assert np.allclose(one.logits(scores), other.logits(scores * 1e-6 + 40), atol=1e-4)
-    assert np.allclose(one.pull[:, 0], other.pull[:, 0] * 1e-6, atol=1e-6)
+    assert np.allclose(one.pull[:, 0], other.pull[:, 0] * 1e-6, rtol=1e-3, atol=1e-6)
 
 
 def test_a_slope_is_above_zero() -> None:
     scores, observed = sample(300, [-2.0, 1.0, 1.0], [1.0, 1.0, 1.0], 6)
     found = calibrate(scores, observed, CountDraw())
-    assert 0 < found.slope[0] * scores[:, 0].std() == pytest.approx(1e-3)
+    assert 0 < found.slope[0] * scores[:, 0].std() < 2e-3
     assert (found.slope[1:] > 0.3).all()
 
 
@@ -117,8 +117,8 @@ def test_a_class_that_shows_nothing_or_little_has_a_stated_slope() -> None:
     assert found.slope[3] == 0  # its scores are all the same
     assert expit(found.bias[3]) > 0.2
     assert found.slope[4] == 0
-    assert expit(found.bias[4]) == pytest.approx(0.5 / 201)
-    assert found.slope[5] * scores[:, 5].std() == pytest.approx(1)
+    assert expit(found.bias[4]) == pytest.approx(0.5 / (observed.any(axis=1).sum() + 1))
+    assert found.slope[5] * scores[observed.any(axis=1), 5].std() == pytest.approx(1)
     assert not found.pull[:, :, 4].any()
 
 
@@ -130,12 +130,14 @@ def test_one_class(shown: int) -> None:
     assert (expit(found.bias[0]) > 0.9) == (shown > 0)  # whoever is labelled shows the only class there is
 
 
-def test_rows_that_show_nothing_do_not_count_under_a_count_draw() -> None:
+@pytest.mark.parametrize("given_one", [False, True])
+def test_rows_that_show_nothing_do_not_count_under_a_count_draw(given_one: bool) -> None:
     scores, observed = sample(200, [1.0, 2.0, 0.5], [1.0, 1.0, 0.5], 8)
-    mirrored = np.vstack([scores, 2 * scores.mean(0) - scores])  # the same mean, so that bounds mean the same
-    padded = np.vstack([observed, np.zeros_like(observed)])
-    one, other = calibrate(scores, observed, CountDraw()), calibrate(mirrored, padded, CountDraw())
-    assert np.allclose(one.logits(scores), other.logits(scores), atol=0.02)
+    kept = observed.any(axis=1)
+    alone = calibrate(scores[kept], observed[kept], CountDraw(), given_one)
+    scores[~kept] += 9
+    found = calibrate(scores, observed, CountDraw(), given_one)
+    assert np.allclose(found[:2], alone[:2], rtol=0, atol=1e-6)
 
 
 def test_intervals_of_shares_hold_the_truth() -> None:
@@ -169,6 +171,16 @@ def test_a_step_is_near_the_calibration_of_the_drawn_rows() -> None:
         stepped.append(resampled_shares(scores, found, counts[None], given_one=True)[0] - before)
     assert np.corrcoef(np.ravel(moved), np.ravel(stepped))[0, 1] > 0.9
     assert np.std(stepped) == pytest.approx(np.std(moved), rel=0.35)
+
+
+def test_known_absences_do_not_empty_images_that_are_known_to_have_a_label() -> None:
+    scores, observed = sample(600, [2.0, 2.0, 2.0, 2.0, 2.0], [-1.0] * 5, 10)
+    kept = observed.any(axis=1)
+    scores, observed = scores[kept], observed[kept]
+    generator = np.random.default_rng(0)
+    observed[(observed == 0) & (scores < 0.5) & (generator.random(observed.shape) < 0.2)] = -1
+    logits = calibrate(scores, observed, CountDraw(), given_one=True).logits(scores)
+    assert 1 < posterior_of_arrays(logits, observed, CountDraw())[2].sum(1).mean() < 2.5  # 1.8 in truth
 
 
 @pytest.mark.parametrize("scores", [np.full((3, 2), np.nan), np.zeros((3, 1)), np.zeros(3)])
