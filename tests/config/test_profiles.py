@@ -239,12 +239,12 @@ RECIPES: dict[tuple[str, str], tuple[Any, ...]] = {
     },
     # Zhang 2021, code
     ("hill", "lamb"): (1.5,) * 4,
-    ("hill", "margin"): (1.0,) * 4,
-    ("hill", "gamma"): (2.0,) * 4,
+    ("hill", "positive.margin"): (1.0,) * 4,
+    ("hill", "positive.gamma"): (2.0,) * 4,
     ("splc", "threshold"): (0.6,) * 4,
     ("splc", "margin"): (1.0,) * 4,
     ("splc", "gamma"): (2.0,) * 4,
-    ("splc", "negative"): ("focal",) * 4,
+    ("splc", "negative.kind"): ("focal",) * 4,
     ("splc", "corrected_margin"): (False,) * 4,
     # MIME, code
     ("mime", "theta"): (0.95,) * 4,
@@ -438,6 +438,7 @@ def test_backbones_of_zhou() -> None:
     assert given.grid.end_to_end == ["an", "role", "em"]
     for method in given.grid.end_to_end:
         own = {str(given.run("end_to_end", name, method)) for name in models}
-        assert own == {str(params("voc").run("end_to_end", "voc", method))}
+        training, settings = params("voc").run("end_to_end", "voc", method)
+        assert own == {str((training.model_copy(update={"strong": None}), settings))}  # no method here compares views
     for section in ("prepare", "expected_positives"):
         assert len({str(getattr(given, section)[name]) for name in models}) == 1
