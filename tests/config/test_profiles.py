@@ -166,6 +166,7 @@ RECIPES: dict[tuple[str, str], tuple[Any, ...]] = {
             "learning_rate": "grid",
             "search.values": [1e-5, 1e-4, 1e-3, 1e-2],
             "search.epochs": None,
+            "search.extend": 0,
             "epochs": 10,
             "early_stop.rule": "first_dip",
         }.items()
@@ -187,6 +188,7 @@ RECIPES: dict[tuple[str, str], tuple[Any, ...]] = {
             "finetune.epochs": 10,
             "finetune.learning_rate": "grid",
             "finetune.search.values": [1e-5, 1e-4, 1e-3, 1e-2],
+            "finetune.search.extend": 0,
             "finetune.head_factor": 1.0,
             "finetune.early_stop.rule": "none",
             "end_to_end.early_stop.rule": "none",
