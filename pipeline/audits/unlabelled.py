@@ -3,7 +3,7 @@
 Of each image some present labels are shown and the others are unknown, so a ranking's errors cannot be counted; how far
 up it puts the shown ones can. Where an image shows one of its labels at random, a present label is shown with chance
 1 / (labels of the image). A shown label that is weighted by the labels its image is expected to have stands for those
-that were not shown, and precision at a rank, weights above it by rows above it, is without bias.
+that were not shown, and precision at a rank, weights above it by rows above it, is without bias until it is cut at 1.
 
 Equal scores form one threshold in `weighted_precision`, as in `metrics`; in `aul` and `pooled_aul` they count one half.
 Each function takes rows as they are, or repeated as often as a bootstrap drew them: values of two sets of scores over
@@ -51,8 +51,8 @@ def weighted_precision(
         repeats: (R, N) how often each row counts. None: once.
 
     Returns:
-        (R, C), one row without ``repeats``; not a number for a class without a shown positive among the repeated rows.
-        A value is no share: it may lie above 1 where weights do.
+        (R, C) in [0, 1], one row without ``repeats``; not a number for a class without a shown positive among the
+        repeated rows. A precision above 1, as a heavy image ranked first would have it, counts as 1: chance, not merit.
 
     Raises:
         ValueError: Shapes differ, or a score or weight is not finite.
@@ -63,7 +63,7 @@ def weighted_precision(
         for part, places in _places(scores[:, column], shown[:, column], repeats):
             mass = places.repeats * weights[places.rows]
             above = np.cumsum(mass, axis=1)[:, places.last]
-            result[part, column] = _mean(above / np.maximum(places.reached, 1), mass)
+            result[part, column] = _mean(np.minimum(above / np.maximum(places.reached, 1), 1), mass)
     return result
 
 

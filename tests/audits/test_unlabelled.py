@@ -13,7 +13,7 @@ def precision_by_hand(scores: np.ndarray, shown: np.ndarray, weights: np.ndarray
     values, masses = [], []
     for i in np.flatnonzero(shown):
         taken = scores >= scores[i]
-        values.append(sum(weights[j] for j in np.flatnonzero(taken & shown)) / taken.sum())
+        values.append(min(1, sum(weights[j] for j in np.flatnonzero(taken & shown)) / taken.sum()))
         masses.append(weights[i])
     return sum(v * m for v, m in zip(values, masses, strict=True)) / sum(masses) if sum(masses) else np.nan
 
@@ -32,7 +32,7 @@ def aul_by_hand(scores: np.ndarray, shown: np.ndarray, weights: np.ndarray) -> f
 def case(seed: int, n: int = 13, c: int = 4) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Scores with many ties, labels of which the last class shows none, and weights."""
     generator = np.random.default_rng(seed)
-    shown = generator.random((n, c)) < 0.4
+    shown = generator.random((n, c)) < 0.3
     shown[:, -1] = False
     return generator.integers(0, 5, (n, c)) / 4, shown, generator.uniform(1, 4, n)
 
