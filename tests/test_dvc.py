@@ -27,7 +27,8 @@ from tests import copies
 pytestmark = pytest.mark.slow
 
 SCRATCH = ".pipeline"
-EM_APL = {f"{stage}@digits-em_apl-0-0" for stage in ("linear_init", "finetune", "landscape")}
+DRAWS = (0, 1)
+EM_APL = {f"{stage}@digits-em_apl-{draw}-0" for stage in ("linear_init", "finetune", "landscape") for draw in DRAWS}
 OF_EM_APL = "params/methods/em_apl.yaml"
 TRAINING = ("linear_init", "finetune", "end_to_end", "lac")
 
@@ -257,9 +258,11 @@ def test_git_stays_clean_but_for_the_lock_and_the_summary(ran: Path) -> None:
 
 @pytest.mark.parametrize("kind", kinds(Path(__file__).resolve().parent.parent))
 def test_a_stage_needs_its_declared_deps_only_and_repeats_its_bytes(ran: Path, tmp_path: Path, kind: str) -> None:
-    for stage in resolve(ran):
-        if stage.kind == kind:
-            run_alone(ran, tmp_path / stage.name, stage)
+    stages = {stage.name: stage for stage in resolve(ran)}
+    for name, stage in stages.items():
+        again = re.sub(r"-0(-0)?$", r"-1\1", name)  # of the next label draw, which does for both
+        if stage.kind == kind and (again == name or again not in stages):
+            run_alone(ran, tmp_path / name, stage)
 
 
 def run_alone(ran: Path, folder: Path, stage: Stage) -> None:
@@ -306,7 +309,9 @@ def test_outputs_say_what_they_were_made_from(ran: Path) -> None:
         declared = {file for file in sealed for dep in stage.deps if file == dep or file.startswith(f"{dep}/")}
         if stage.kind in ("audit", "wasserstein"):
             kinds = ("logits.h5", "labels.h5") if stage.kind == "audit" else ("logits.h5",)
-            declared = {file for file in declared if not file.startswith("runs/") or file.endswith(kinds)}
+            mine = stage.name.removeprefix(f"{stage.kind}@digits")  # label draw and seed
+            runs = {file for file in declared if file.startswith("runs/")}
+            declared -= {file for file in runs if not re.search(rf"{mine}(-\w+)?/", file) or not file.endswith(kinds)}
         lacking = {file for file in declared if re.search(MAY_LACK.get(stage.kind, "$^"), file)}
         (folder,) = {out for out in stage.outs if (ran / out).is_dir()}
         made = {file: seal.read(ran / file).inputs for file in sealed if file.startswith(f"{folder}/")}
@@ -434,17 +439,16 @@ def test_a_new_method_runs_itself_and_nothing_of_the_others(restored: Path) -> N
     )
     (root / "params/methods/brand_new.yaml").write_text("default: {floor: 0.0}\n")
     copies.run(root, sys.executable, "-m", "pipeline.cli", "check")
-    mine = {f"{stage}@digits-brand_new-0-0" for stage in ("linear_init", "finetune")}
+    mine = {f"{stage}@digits-brand_new-{draw}-0" for stage in ("linear_init", "finetune") for draw in DRAWS}
     assert stale_runs(root) == mine
     before = content(root, ["runs"])
     done = times_run(root)
     copies.run(root, "dvc", "repro", *sorted(mine))
-    assert times_run(root) == done + 2
+    assert times_run(root) == done + 4
     after = content(root, ["runs"])
     assert {path: after[path] for path in before} == before
-    assert {path.split("/")[2].removesuffix(".json") for path in after.keys() - before.keys()} == {
-        "digits-brand_new-0-0"
-    }
+    new = {path.split("/")[2].removesuffix(".json") for path in after.keys() - before.keys()}
+    assert new == {f"digits-brand_new-{draw}-0" for draw in DRAWS}
     assert stale_runs(root) == set()
 
 
@@ -479,8 +483,8 @@ def test_an_edit_of_a_published_recipe_by_dvc_changes_no_other(restored: Path) -
 def test_stages_run_by_hand_refuse_what_was_made_from_other_data(restored: Path) -> None:
     """Without DVC nothing runs the stages between; each says which one is to run again."""
     words = {"simulate": ["digits", "0"], "linear_init": ["digits", "an", "0", "0"]}
-    words |= {"finetune": ["digits", "em_apl", "0"], "landscape": ["digits", "em_apl", "0"], "report": []}
-    words |= {"features": ["digits"], "audit": ["digits", "0"], "wasserstein": ["digits", "0"]}
+    words |= {"finetune": ["digits", "em_apl", "0", "0"], "landscape": ["digits", "em_apl", "0", "0"], "report": []}
+    words |= {"features": ["digits"], "audit": ["digits", "0", "0"], "wasserstein": ["digits", "0", "0"]}
 
     def run_by_hand(stage: str, *arguments: str) -> str:
         command = [sys.executable, "-m", f"stages.{stage}", *arguments]
@@ -514,7 +518,7 @@ def test_an_edit_of_a_method_that_is_not_run_names_nothing(restored: Path) -> No
 
 def test_a_method_that_starts_from_anothers_head_is_stale_with_its_run_not_with_its_settings(restored: Path) -> None:
     of_an = {
-        "linear_init@digits-an-0-0",
+        *(f"linear_init@digits-an-{draw}-0" for draw in DRAWS),
         "linear_init_variant@digits-an-0-0-slow",
         "finetune_variant@digits-an-0-0-train_norm",
     }

@@ -234,7 +234,7 @@ def check_runs(params: Params, tables: dict[str, Table]) -> list[str]:
     Returns:
         One line for each problem.
     """
-    problems = []
+    problems, planned = [], []
     for stage, dataset, method, variant in _runs(params):
         table = tables.get(dataset)
         try:
@@ -245,11 +245,13 @@ def check_runs(params: Params, tables: dict[str, Table]) -> list[str]:
         if variant:
             own = params.run(stage, dataset, method, variant)[1]
             problems += check_method(method, own, f"{run.where}.set.method")
+        planned.append(run)
         problems += [
             *rules.training_run(run),
             *rules.start_weights(run),
             *(rules.training_data(run, table) if table else []),
         ]
+    problems += rules.unused_strong_views(planned)
     for stage in TRAINING_STAGES:
         problems += _off_the_grid(params, stage)
     for method in params.grid.landscape:

@@ -213,6 +213,29 @@ def strong_view(run: PlannedRun) -> list[str]:
     return [f"{run.origin('strong')}: is null, and `{run.method}` ({run.where}) asks for a strong view"]
 
 
+def unused_strong_views(runs: list[PlannedRun]) -> list[str]:
+    """Return a problem for each strong view that no run compares.
+
+    For the preflight: a stage's block serves all methods of its grid, of which one that compares views is enough; a
+    recipe or a variant serves the runs that read it.
+
+    Args:
+        runs: All runs of params.yaml; those on cached features have a rule of their own.
+    """
+    comparing = {(run.stage, run.dataset) for run in runs if "strong" in run.views}
+    unused: dict[str, set[str]] = {}
+    for run in runs:
+        if run.stage == "linear_init" or run.settings.strong is None or "strong" in run.views:
+            continue
+        key = run.origin("strong")
+        if not key.startswith(f"{run.stage}.") or (run.stage, run.dataset) not in comparing:
+            unused.setdefault(key, set()).add(run.method)
+    return [
+        f"{key}: is set, and compared by none of {', '.join(sorted(names))}; set it to null"
+        for key, names in unused.items()
+    ]
+
+
 def available(stage: str, head: Head) -> frozenset[str]:
     """Return the needs of methods that a training stage can meet with a head.
 

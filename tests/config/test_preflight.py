@@ -96,6 +96,7 @@ EVERY = ["an", "em", "em_apl", "iun", "full", "lac"]
 FILE = {"source": "timm", "model": "resnet18", "weights": "file", "file": "gone.pth", "mean": None, "std": None}
 VARIANT = {"dataset": "digits", "method": "an", "draw": 0, "seed": 0, "set": {"stage": {}, "method": {}}}
 PUBLISHED = {"stage": {"protocol": "published"}, "method": {}}
+STRONG = {"stage": {"strong": tiny.STRONG}, "method": {}}
 
 
 def started(start: str, **stage: Any) -> dict[str, Any]:
@@ -143,6 +144,19 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
         (
             {"lac/default/strong": None},
             r"lac\.default\.strong: is null, and `lac` \(grid\.lac\) asks for a strong view",
+        ),
+        (
+            {"finetune/default/strong": tiny.STRONG, "grid/finetune": ["an", "em"]},
+            r"^finetune\.default\.strong: is set, and compared by none of an, em; set it to null$",
+        ),
+        (
+            {"variants/lac/digits-an-0-x": VARIANT | {"method": "an", "set": STRONG}},
+            r"^variants\.lac\.digits-an-0-x\.set\.stage\.strong: is set, and compared by none of an; set it to null$",
+        ),
+        (
+            {"finetune/default/protocol": "published"}
+            | {"methods/iun/published/default": {"finetune": {"strong": tiny.STRONG}}},
+            r"^params/methods/iun\.yaml:published\.default\.finetune\.strong: is set, and compared by none of iun; ",
         ),
         ({"linear_init/default/head": TRANSFORMER}, r"linear_init\.default\.head: `label_embedding` reads maps"),
         ({"linear_init/default/head": BOOSTED}, r"linear_init\.default\.head: `boosted` reads maps"),

@@ -613,7 +613,7 @@ def test_the_loop_has_no_way_to_see_truth_or_test_images() -> None:
 
 
 def test_labels_that_are_made_anew_at_each_step_are_those_of_the_epochs_last_weights() -> None:
-    own = {"threshold": 0.45, "warmup": 0.25, "margin": 1.0, "gamma": 2.0, "negative": "focal", "lamb": 1.5}
+    own = {"threshold": 0.45, "warmup": 0.25, "margin": 1.0, "gamma": 2.0, "negative": {"kind": "focal"}}
     method = tiny.method("splc", 8, own | {"corrected_margin": False})
     history = run(tiny.network(), method, tiny.features(8), settings={"epochs": 4, "batch_size": 4})
     unknown, counts = tiny.observed(8) == 0, []
