@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from pipeline.report.frames import ARM, BASELINE, Results, by_arm, in_order, spread, spreads, spreads_by_epoch
+from pipeline.report.frames import ARM, BASELINE, RUN, Results, by_arm, in_order, spread, spreads, spreads_by_epoch
 from pipeline.report.read import AUDITED
 
 
@@ -49,9 +49,9 @@ def label_coverage(result: Results) -> pd.DataFrame:
     runs = runs[runs["rounds"].map(bool).astype(bool)].copy()
     runs["coverage"] = runs["chosen.coverage"].where(_has_labels(runs), 0.0).astype(float)
     every = rounds[(rounds["kind"] == "cumulative") & (rounds["labelled"] > 0)]
-    first = every.groupby([*ARM, "seed"], sort=False)["epoch"].min().rename("first").reset_index()
-    runs = runs.dropna(subset="coverage").merge(first, on=[*ARM, "seed"], how="left")  # NaN: no unknown cell
-    return runs.assign(labelled=runs["first"] <= runs["epoch"])[[*ARM, "seed", "coverage", "labelled"]]
+    first = every.groupby([*ARM, *RUN], sort=False)["epoch"].min().rename("first").reset_index()
+    runs = runs.dropna(subset="coverage").merge(first, on=[*ARM, *RUN], how="left")  # NaN: no unknown cell
+    return runs.assign(labelled=runs["first"] <= runs["epoch"])[[*ARM, *RUN, "coverage", "labelled"]]
 
 
 def compared(results: Iterable[Results]) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def pseudo_classes(result: Results) -> pd.DataFrame:
     ``hidden_positives``, ``called_negative``, ``found``.
     """
     frame = result.audits["per_class"]
-    names = [name for name in frame.columns if name not in (*ARM, "seed", "key", "class")]
+    names = [name for name in frame.columns if name not in (*ARM, *RUN, "key", "class")]
     total = frame.groupby([*ARM, "class"], sort=False)[names].sum(min_count=1).astype(float).reset_index()
     right = total["negatives_correct"].fillna(0) + total["positives_correct"].fillna(0)
     hidden, unknown = total["hidden_positives"], total["unknown"]
@@ -132,13 +132,14 @@ def without_truth(result: Results) -> pd.DataFrame:
 
 
 def missed(result: Results) -> pd.DataFrame:
-    """Return the unknown cells that each arm takes to be missed labels first of all, at its lowest seed.
+    """Return the unknown cells that each arm takes to be missed labels first of all, at its lowest draw and seed.
 
-    One row an arm and cell, the likeliest first: ``seed``, ``rank``, ``path``, ``class``, ``belief``,
+    One row an arm and cell, the likeliest first: ``draw``, ``seed``, ``rank``, ``path``, ``class``, ``belief``,
     ``probability`` (in [0, 1]) and ``truth`` (1, 0, or NaN where it is not known).
     """
     frame = result.audits["missed_by_run"]
-    return frame[frame["seed"] == frame.groupby(ARM)["seed"].transform("min")]
+    first = frame[[*ARM, *RUN]].sort_values(RUN, kind="stable").drop_duplicates(ARM)
+    return frame.merge(first, on=[*ARM, *RUN])
 
 
 def agreed(every: pd.DataFrame) -> pd.DataFrame:

@@ -10,13 +10,14 @@ import pandas as pd
 
 from pipeline.report.frames import (
     ARM,
+    RUN,
     SECOND_STAGE,
     Arm,
     Results,
     Spread,
     arms_of,
     by_arm,
-    by_seed,
+    by_run,
     flat,
     spread,
     spreads_by_epoch,
@@ -40,7 +41,7 @@ def paired(first: pd.Series, second: pd.Series) -> Spread:
 def _compare(result: Results, first: Arm, second: Arm, columns: dict[str, str]) -> dict[str, Any]:
     """Return the paired differences of two arms, in columns of the given names."""
     differences = {
-        name: paired(by_seed(result.runs_of[first], column), by_seed(result.runs_of[second], column))
+        name: paired(by_run(result.runs_of[first], column), by_run(result.runs_of[second], column))
         for name, column in columns.items()
     }
     return {key: value for name, difference in differences.items() for key, value in flat(name, difference).items()}
@@ -129,14 +130,14 @@ def falls(result: Results, stage: str) -> pd.DataFrame:
     mine = result.epochs[result.epochs["stage"] == stage]
     rows = []
     for arm, runs in by_arm(mine):
-        curves = [run.dropna(subset="val_map") for _, run in runs.groupby("seed", sort=False)]
+        curves = [run.dropna(subset="val_map") for _, run in runs.groupby(RUN, sort=False)]
         curves = [curve for curve in curves if len(curve)]
         if curves:
             best = np.array([curve["val_map"].max() for curve in curves])
             last = np.array([curve["val_map"].iloc[-1] for curve in curves])
             rows.append({
                 **dict(zip(ARM, arm, strict=True)), **flat("best", spread(best)), **flat("last", spread(last)),
-                **flat("fall", spread(best - last)), "epochs": int(runs.groupby("seed").size().max()),
+                **flat("fall", spread(best - last)), "epochs": int(runs.groupby(RUN).size().max()),
                 "best_epoch": float(np.median([curve.loc[curve["val_map"].idxmax(), "epoch"] for curve in curves])),
             })  # fmt: skip
     return pd.DataFrame(rows, columns=None if rows else [*ARM, "fall"])

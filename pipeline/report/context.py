@@ -158,7 +158,7 @@ class Page:
         if not variant:
             return self._styles[method]
         items = getattr(self.collected.params.variants, stage).items()
-        mine = [key.split("-", 3)[3] for key, item in items if (item.dataset, item.method) == (dataset, method)]
+        mine = [item.what(key) for key, item in items if (item.dataset, item.method) == (dataset, method)]
         return figures.varied(self._styles[method], list(dict.fromkeys(mine)).index(variant))
 
     def choose(self, result: Results, arms: pd.DataFrame | Sequence[Arm]) -> Chosen:

@@ -28,6 +28,8 @@ from pipeline.report.read import (
 
 ARM = ["stage", "method", "variant"]
 """Columns that tell the arms of a dataset apart."""
+RUN = ["draw", "seed"]
+"""Columns that tell the runs of an arm apart."""
 Arm = tuple[str, str, str]
 Spread = dict[str, Any]
 """``mean``, ``std`` and ``n``."""
@@ -111,7 +113,7 @@ def measure(collected: Collected) -> dict[str, Results]:
             _arms(frame, plan, supported, truth),
             _joined(collected.audits, about.name, plan, AUDIT),
             _joined(collected.wasserstein, about.name, plan, WASSERSTEIN),
-            tuple(sorted((i for i in collected.landscapes if i.dataset == about.name), key=lambda i: i.seed)),
+            tuple(sorted((i for i in collected.landscapes if i.dataset == about.name), key=lambda i: (i.draw, i.seed))),
         )
     return found
 
@@ -193,7 +195,7 @@ def supported_map(by_class: pd.DataFrame, classes: Sequence[str]) -> float:
 
 
 def _by_epoch(runs: list[Run]) -> pd.DataFrame:
-    about = ("stage", "method", "variant", "seed")
+    about = ("stage", "method", "variant", *RUN)
     frames = [
         run.by_epoch.assign(**{name: getattr(run, name) for name in about}, chose=run.by_epoch["epoch"] == run.epoch)
         for run in runs
@@ -206,7 +208,7 @@ def _joined(
 ) -> dict[str, pd.DataFrame]:
     """Return the ``tables`` of all seeds' analyses of a dataset by name; each row has its arm and seed."""
     mine = [item for item in analyses if item.dataset == dataset]
-    order = pd.DataFrame([vars(run) for run in plan], columns=[*ARM, "seed", "key"])
+    order = pd.DataFrame([vars(run) for run in plan], columns=[*ARM, *RUN, "key"])
     joined = {}
     for name, columns in tables.items():
         frames = [
@@ -252,8 +254,9 @@ def _arms(runs: pd.DataFrame, plan: list[Planned], supported: tuple[str, ...] | 
             "name": f"{method}-{variant}" if variant else method, "note": note,
             "given": tuple(split for split in SCORED if any(split in given for given in mine["given"])),
             "head": ", ".join(dict.fromkeys(mine["head"])), "protocol": ", ".join(dict.fromkeys(mine["protocol"])),
-            "density": bool(mine["density"].any()), "start": mine["start"].iloc[0],
-            "seeds": mine["seed"].tolist(), "planned": int(asked[arm]), "test_maps": mine["test_map"].dropna().tolist(),
+            "density": bool(mine["density"].any()), "start": mine["start"].iloc[0], "key": mine["key"].iloc[0],
+            "runs": [f"{draw}-{seed}" for draw, seed in mine[RUN].to_numpy()], "planned": int(asked[arm]),
+            "test_maps": mine["test_map"].dropna().tolist(),
             **{key: value for column in MAPS for key, value in flat(column, spread(mine[column])).items()},
             "classes": int(mine["classes"].iloc[0]), "classes_present": int(mine["classes_present"].min()),
             "classes_supported": len(supported or ()),
@@ -296,7 +299,7 @@ def _gap_shares(
             shares |= {share: None, f"{share}_reason": unsupported(supported)}
         else:
             mine = (tuple(row[key] for key in ARM), *references.values())
-            values = [by_seed(runs[arm], column) for arm in mine]  # pyright: ignore
+            values = [by_run(runs[arm], column) for arm in mine]  # pyright: ignore
             shares[share], shares[f"{share}_reason"] = gap_share(*values)
     return shares
 
@@ -320,9 +323,9 @@ def _reference(row: dict[Any, Any], arms: pd.DataFrame, method: str) -> Arm | st
     return (row["stage"], method, names[0]) if names else "{} has another head or protocol"
 
 
-def by_seed(runs: pd.DataFrame, column: str) -> pd.Series:
-    """Return one column of an arm's runs by seed."""
-    return pd.Series(runs[column].to_numpy(), index=runs["seed"].to_numpy())
+def by_run(runs: pd.DataFrame, column: str) -> pd.Series:
+    """Return one column of an arm's runs by draw and seed."""
+    return runs.set_index(RUN)[column]
 
 
 def summary(results: Iterable[Results]) -> dict[str, Any]:
@@ -346,7 +349,7 @@ def summary(results: Iterable[Results]) -> dict[str, Any]:
             entry["knows_label_density"] = row["density"]
             entry |= {"scores": dict.fromkeys(row["given"], GIVEN)} if row["given"] else {}
             for name in ("learning_rate", "epoch"):
-                entry[name] = {str(seed): value for seed, value in zip(row["seeds"], row[name], strict=True)}
+                entry[name] = dict(zip(row["runs"], row[name], strict=True))
             record.setdefault(result.name, {}).setdefault(row["stage"], {})[row["name"]] = entry
     return record
 

@@ -125,7 +125,7 @@ def test_summary_is_strict_json_nested_by_dataset_stage_and_method(result: Resul
     assert entry["test_map"] == {"mean": 85.0, "std": 1.0, "n": 3}
     assert entry["test_map_absent_zero"] == {"mean": 70.8333, "std": 0.8333, "n": 3}
     assert entry["gap_share"] == 80.0 and "gap_share_reason" not in entry
-    assert entry["learning_rate"] == {"0": 0.01, "1": 0.001, "2": 0.001}
+    assert entry["learning_rate"] == {"0-0": 0.01, "0-1": 0.001, "0-2": 0.001}
     one = record["digits"]["lac"]["lac-no_queue"]["test_map"]
     assert one == {"mean": 88.5, "std": None, "n": 1, "reason": "one seed: the spread is not known"}
     assert record["digits"]["lac"]["lac"]["gap_share_reason"]
@@ -151,7 +151,7 @@ def test_only_the_same_head_under_the_same_protocol_shares_a_gap(zoo: Collected,
     ]
     plan = zoo.params.variants.finetune
     items = {
-        f"digits-{name}-{seed}-recipe": plan[f"digits-gr-{seed}-recipe"].model_copy(
+        f"digits-{name}-0-{seed}-recipe": plan[f"digits-gr-0-{seed}-recipe"].model_copy(
             update={"method": name, "start": name}
         )
         for name in ("an", "full")
@@ -186,7 +186,7 @@ def test_another_methods_head_is_compared_with_that_methods_runs(many_results: R
     for method, variant, head in (("plc", "from_an", "an"), ("gr", "recipe", "gr"), ("gr", "", "gr")):
         row = found[method, variant]
         after = (
-            [plan.variants["finetune"][f"digits-{method}-{seed}-{variant}"] for seed in (0, 1)]
+            [plan.variants["finetune"][f"digits-{method}-0-{seed}-{variant}"] for seed in (0, 1)]
             if variant
             else plan.scores["finetune"][method]
         )
@@ -233,8 +233,10 @@ def test_every_second_stage_arm_meets_every_rival_trained_on(collected: Collecte
         for run in collected.runs
         if (run.stage, run.method) == ("lac", "plc")
     ]
-    item = collected.params.variants.lac["digits-lac-0-no_queue"]
-    items = {f"digits-plc-{seed}-strict": item.model_copy(update={"method": "plc", "seed": seed}) for seed in range(3)}
+    item = collected.params.variants.lac["digits-lac-0-0-no_queue"]
+    items = {
+        f"digits-plc-0-{seed}-strict": item.model_copy(update={"method": "plc", "seed": seed}) for seed in range(3)
+    }
     variants = collected.params.variants.model_copy(update={"lac": collected.params.variants.lac | items})
     params = collected.params.model_copy(update={"variants": variants})
     changed = replace(collected, params=params, runs=(*collected.runs, *strict))
@@ -289,7 +291,7 @@ def test_pseudo_labels_at_the_chosen_epoch(whole: tuple[Path, Params], result: R
     found = rows_of(analyses.pseudo_labels(result), *KEY)
     unknown, coverage, accuracy = _unknown(table), [], []
     for seed in range(3):
-        with hdf5.read(whole[0] / f"runs/finetune/digits-em_apl-{seed}/labels.h5") as file:
+        with hdf5.read(whole[0] / f"runs/finetune/digits-em_apl-0-{seed}/labels.h5") as file:
             labels = file["pseudo_label"][1]  # pyright: ignore  the chosen epoch is the second
         labelled = right = 0
         for i, c in zip(*np.nonzero(unknown), strict=True):
@@ -360,7 +362,7 @@ def test_distances_are_means_over_seeds(whole: tuple[Path, Params], result: Resu
     unknown, column = _unknown(table), table.classes.index("zebra")
     values = []
     for seed in range(3):
-        with hdf5.read(whole[0] / f"runs/finetune/digits-em-{seed}/logits.h5") as file:
+        with hdf5.read(whole[0] / f"runs/finetune/digits-em-0-{seed}/logits.h5") as file:
             p = 1 / (1 + np.exp(-file["train"][:, column].astype(float)))  # pyright: ignore
         cells, positive = unknown[:, column], table.truth[:40, column] == 1
         values.append(wasserstein_distance(p[cells & positive], p[cells & ~positive]))

@@ -161,7 +161,7 @@ def test_pseudo_labels_and_beliefs_are_counted_over_unknown_cells(
 ) -> None:
     unknown, values = ~table.scored[table.rows("train")], {"absent": [], "believed": []}
     for seed in (0, 1):
-        with hdf5.read(project[0] / f"runs/finetune/digits-em_apl-{seed}/labels.h5") as file:
+        with hdf5.read(project[0] / f"runs/finetune/digits-em_apl-0-{seed}/labels.h5") as file:
             labels, belief = file["pseudo_label"][1], file["belief"][()]  # pyright: ignore  the chosen epoch is 2
         values["absent"].append((labels[unknown] == -1).sum() / unknown.sum())
         values["believed"].append((belief[unknown] > 0.5).sum() / unknown.sum())
@@ -181,8 +181,8 @@ def test_pseudo_labels_and_beliefs_are_counted_over_unknown_cells(
 def test_the_likeliest_missed_labels_of_the_first_seed_are_shown(
     built: tuple[page.Report, Reader], project: tuple[Path, Params], result: Results
 ) -> None:
-    rows = files.read_tsv(project[0] / "analyses/audit/digits-0/missed_by_run.tsv")
-    mine = [row for row in rows if (row["stage"], row["key"]) == ("finetune", "digits-em_apl-0")]
+    rows = files.read_tsv(project[0] / "analyses/audit/digits-0-0/missed_by_run.tsv")
+    mine = [row for row in rows if (row["stage"], row["key"]) == ("finetune", "digits-em_apl-0-0")]
     found = dict(frames.by_arm(analyses.missed(result)))["finetune", "em_apl", ""]
     assert list(zip(found["path"], found["class"], strict=True)) == [(row["path"], row["class"]) for row in mine]
     words = _sections(built[0].html)["missed"]

@@ -137,7 +137,7 @@ def test_the_page_says_what_the_numbers_say(built: tuple[Path, Reader]) -> None:
         "The epoch was chosen by val mAP with full labels",
         "Versions: torch 9.9.",
         "Warning while reading: test has no positive of absent in test",
-        "Labels are drawn. There is one draw a dataset; training seeds do not change it.",
+        "Labels are drawn. There is one draw of digits; training seeds do not change it.",
         "one positive label per image",
     ):
         assert words in reader.words, words
@@ -228,17 +228,17 @@ def test_the_stage_writes_the_same_bytes_in_another_process_and_removes_old_figu
 
 
 def test_a_partial_page_names_what_is_missing(small: Path) -> None:
-    for path in ("runs/finetune/digits-an-0", "analyses/landscape", "analyses/audit"):
+    for path in ("runs/finetune/digits-an-0-0", "analyses/landscape", "analyses/audit"):
         shutil.rmtree(small / path)
-    with pytest.raises(FileError, match="runs/finetune/digits-an-0/metrics.json"):
+    with pytest.raises(FileError, match="runs/finetune/digits-an-0-0/metrics.json"):
         report(small)
     assert not (small / "report").exists()
     report(small, partial=True)
     reader = Reader((small / "report/index.html").read_text(encoding="utf-8"))
     assert "Partial page" in reader.words
     for words in (
-        "runs/finetune/digits-an-0/epochs.tsv",
-        "analyses/audit/digits-0/audit.json",
+        "runs/finetune/digits-an-0-0/epochs.tsv",
+        "analyses/audit/digits-0-0/audit.json",
         "no run of an at this stage",
     ):
         assert words in reader.words
@@ -247,7 +247,7 @@ def test_a_partial_page_names_what_is_missing(small: Path) -> None:
     record = json.loads((small / "report/summary.partial.json").read_text())
     assert set(record["digits"]["finetune"]) == {"full"}
     assert record["digits"]["finetune"]["full"]["gap_share"] is None
-    assert "`runs/finetune/digits-an-0/metrics.json`" in (small / "report/summary.md").read_text()
+    assert "`runs/finetune/digits-an-0-0/metrics.json`" in (small / "report/summary.md").read_text()
 
 
 def test_a_partial_page_of_nothing(repository: Path, tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_a_partial_page_of_nothing(repository: Path, tmp_path: Path) -> None:
 def test_a_partial_page_leaves_the_summary_that_git_keeps(small: Path, repository: Path) -> None:
     report(small)
     before = (small / "report/summary.json").read_bytes()
-    shutil.rmtree(small / "runs/finetune/digits-an-0")
+    shutil.rmtree(small / "runs/finetune/digits-an-0-0")
     report(small, partial=True)
     assert (small / "report/summary.json").read_bytes() == before
     assert (small / "report/summary.partial.json").read_bytes() != before
@@ -271,12 +271,12 @@ def test_a_partial_page_leaves_the_summary_that_git_keeps(small: Path, repositor
 
 
 def test_the_page_says_where_the_average_was_chosen(small: Path) -> None:
-    path = small / "runs/finetune/digits-full-0/metrics.json"
+    path = small / "runs/finetune/digits-full-0-0/metrics.json"
     files.write_json(path, files.read_json(path) | {"weights": "average"})
-    rows = files.read_tsv(small / "runs/finetune/digits-full-0/epochs.tsv")
+    rows = files.read_tsv(small / "runs/finetune/digits-full-0-0/epochs.tsv")
     kinds = [{"weights": "average" if row["epoch"] == "2" else "raw"} for row in rows]
     both = [row | kind for row, kind in zip(rows, kinds, strict=True)]
-    files.write_tsv(small / "runs/finetune/digits-full-0/epochs.tsv", both)
+    files.write_tsv(small / "runs/finetune/digits-full-0-0/epochs.tsv", both)
     copies.sign(small)
     report(small)
     words = Reader((small / "report/index.html").read_text(encoding="utf-8")).words

@@ -162,7 +162,9 @@ def posterior_of_arrays(
     Returns:
         (N,) log-likelihood, (N, C) its gradient to the logits, (N, C) beliefs; of the logits' type.
     """
-    found = posterior(torch.from_numpy(logits), torch.from_numpy(observed), draw)
+    # torch wants arrays in order and writable, which a mapped file is not
+    z, labels = (torch.from_numpy(np.require(each, requirements=["C", "W"])) for each in (logits, observed))
+    found = posterior(z, labels, draw)
     return found.log_likelihood.numpy(), found.gradient.numpy(), found.belief.numpy()
 
 

@@ -110,7 +110,7 @@ def _side_by_side(page: Page, result: Results) -> dict[str, Any] | None:
 
 def _last(row: dict[Any, Any]) -> dict[str, Any]:
     """Return the columns of the last stage that a row of ``side_by_side`` has, without their prefix."""
-    stage = SIDES[isinstance(row["finetune_seeds"], list)]
+    stage = SIDES[isinstance(row["finetune_runs"], list)]
     mine = {key.removeprefix(f"{stage}_"): value for key, value in row.items() if key.startswith(f"{stage}_")}
     return {**mine, "stage": stage, "method": row["method"], "variant": row["variant"]}
 
@@ -119,7 +119,7 @@ def _stage(page: Page, result: Results, stage: str, ranked: pd.DataFrame) -> dic
     """Return the table of one stage and what its note says."""
     rows = _by_head(ranked)
     first, every = rows.iloc[0], rows.to_dict("records")
-    seeds = [len(row["seeds"]) for row in every]
+    seeds = [len(row["runs"]) for row in every]
     uneven = len(set(zip(seeds, rows["planned"], strict=True))) > 1 or seeds[0] < first["planned"]
     coverage = analyses.label_coverage(result)
     labelled = [findings.labelled(findings.coverage_of(coverage, arm)) for arm in frames.arms_of(rows)]
@@ -168,8 +168,7 @@ def _of(seeds: int, planned: int) -> str:
 
 def _note(page: Page, result: Results, row: dict[Any, Any]) -> str:
     """Return in a few words what sets a row apart: an oracle's knowledge, another's head, what a variant changes."""
-    key = f"{result.name}-{row['method']}-{row['seeds'][0]}-{row['variant']}"
-    item = getattr(page.collected.params.variants, row["stage"]).get(key)
+    item = getattr(page.collected.params.variants, row["stage"]).get(row["key"])
     changes = [] if item is None else [*leaves(item.set.stage), *leaves(item.set.method)]
     words = ", ".join(f"{name} = {value}" for name, value in changes if name != "protocol")  # which has its own place
     start = f"from {label(row['start'], truth=result.truth)}'s linear head" if row["start"] else ""

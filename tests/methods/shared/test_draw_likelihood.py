@@ -296,6 +296,17 @@ def test_shapes_and_types(rows, dtype):
         assert all(each.dtype == dtype for each in vars(found).values())
 
 
+def test_arrays_of_a_mapped_file():
+    z, labels = torch.randn(7, C, generator=generator(8)), single_positives(7)
+    whole = posterior(z, labels, CountDraw())
+    turned = z.numpy()[::-1], labels.numpy()[::-1]
+    for each in turned:
+        each.flags.writeable = False
+    value, gradient, belief = posterior_of_arrays(*turned, CountDraw())
+    for found, expected in ((value, whole.log_likelihood), (gradient, whole.gradient), (belief, whole.belief)):
+        np.testing.assert_allclose(found[::-1], expected.numpy(), rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
