@@ -18,7 +18,7 @@ from pipeline.core.strict import NAME, Positive, Strict, explain, merge
 from pipeline.core.yaml import parse_yaml
 from pipeline.labels.settings import Simulate
 from pipeline.networks.settings import DigitsBackbone, TimmBackbone
-from pipeline.training.settings import Features, Training
+from pipeline.training.settings import BeliefFits, Features, GivenBeliefs, Training
 
 TRAINING_STAGES = ("linear_init", "finetune", "end_to_end", "lac")
 BY_DATASET = ("prepare", "backbone")
@@ -122,6 +122,7 @@ _SECTIONS: dict[str, TypeAdapter] = {
     "simulate": TypeAdapter(Simulate),
     "backbone": TypeAdapter(Annotated[DigitsBackbone | TimmBackbone, Field(discriminator="source")]),
     "features": TypeAdapter(Features),
+    "beliefs": TypeAdapter(Annotated[BeliefFits | GivenBeliefs, Field(discriminator="kind")]),
     **{stage: TypeAdapter(Training) for stage in TRAINING_STAGES},
     "audit": TypeAdapter(Audit),
     "landscape": TypeAdapter(Landscape),
@@ -159,6 +160,7 @@ class Params(Strict):
     simulate: Section
     backbone: Section
     features: Section
+    beliefs: Section
     expected_positives: dict[str, ExpectedPositives]
     linear_init: Section
     finetune: Section

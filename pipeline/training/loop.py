@@ -39,8 +39,8 @@ class Data:
     score: Callable[[np.ndarray], float]
     """Maps (N_val, C) logits to the selection score, in points; higher is better."""
     is_better: Callable[[np.ndarray, np.ndarray], bool] | None = None
-    """Whether the first of two (N_val, C) logits rank better than the second, beyond noise: the best epoch is taken only
-    if it does so beside the last one. None: the score decides."""
+    """Whether the first of two (N_val, C) logits rank better than the second, beyond noise: the best epoch is taken
+    only if it does so beside the last one. None: the score decides."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.data import images
+from pipeline.labels.beliefs import beliefs_file
 from pipeline.labels.observed import observed_file
 from pipeline.labels.table import Table
 from pipeline.networks.network import Network
@@ -51,6 +52,11 @@ class Run:
     def observed_file(self) -> Path:
         """File of the observed labels."""
         return observed_file(self.root, self.dataset, self.draw)
+
+    @property
+    def beliefs_file(self) -> Path:
+        """File of the beliefs about hidden labels."""
+        return beliefs_file(self.root, self.dataset, self.draw)
 
     @property
     def folder(self) -> Path:

@@ -54,7 +54,15 @@ class Judge:
         return 0.0 if np.isnan(value) else 100 * float(value)
 
     def compare(self, best: np.ndarray, fixed: np.ndarray) -> Comparison:
-        """Compare two sets of (N, C) logits over the same bootstraps of the images."""
+        """Compare two sets of logits over the same bootstraps of the images.
+
+        Args:
+            best: (N, C) logits.
+            fixed: (N, C) logits.
+
+        Returns:
+            How far the first rank better.
+        """
         generator = seeds.numpy_generator(self.seed, "selection")
         repeats = unlabelled.resample_rows(len(self.shown), BOOTSTRAPS, generator)
         one, other = (unlabelled.pooled_aul(logits, self.shown, self.weights, repeats) for logits in (best, fixed))

@@ -1,4 +1,4 @@
-"""Settings of the feature cache and of the training stages."""
+"""Settings of the feature cache, of beliefs about hidden labels, and of the training stages."""
 
 from typing import Annotated, Literal, Self
 
@@ -17,6 +17,43 @@ class Features(Strict):
     mirrored: bool
     """Whether the left-right mirrored view is cached too (and used as augmentation by linear_init)."""
     batch_size: Count
+
+
+class CountDraw(Strict):
+    """As many labels of an image as are shown were picked at random of those present."""
+
+    kind: Literal["count"]
+
+
+class ShareDraw(Strict):
+    """Each present label was shown with one chance, apart from the others."""
+
+    kind: Literal["share"]
+    value: Annotated[float, Field(gt=0, lt=1)]
+    """The chance."""
+
+
+LabelDraw = Annotated[CountDraw | ShareDraw, Field(discriminator="kind")]
+"""How labels are taken to have come to be shown."""
+
+
+class BeliefFits(Strict):
+    """Beliefs about hidden labels from closed-form fits on the cached features."""
+
+    kind: Literal["fits"]
+    fits: Annotated[int, Field(ge=1, le=10)]
+    """How often the beliefs of the fit before are fitted anew; a fourth does not help."""
+    draw: LabelDraw
+
+
+class GivenBeliefs(Strict):
+    """Beliefs that somebody else has: a second backbone, a foundation model, a person."""
+
+    kind: Literal["file"]
+    file: str
+    """Table of text with the columns ``image`` and every class, from the project's root: chances before the
+    shown labels are looked at."""
+    draw: LabelDraw
 
 
 class StrongView(Strict):
@@ -150,7 +187,7 @@ class Training(Strict):
             "early_stop: stops by a score, and `select: auto` compares all epochs; set its rule to none": self.select
             == "auto"
             and self.early_stop.rule != "none",
-            "search: its `epochs` cuts trials short, and `select: auto` compares whole runs; set that to null": self.select
+            "search: `epochs` cuts trials short, and `select: auto` compares whole runs; set it to null": self.select
             == "auto"
             and self.search is not None
             and self.search.epochs is not None,

@@ -21,8 +21,8 @@ from pipeline.networks.network import Network
 from pipeline.training.loop import History
 from pipeline.training.run import Run
 from pipeline.training.score import score_splits
-from pipeline.training.selection import Comparison
 from pipeline.training.search import are_tied, is_edge
+from pipeline.training.selection import Comparison
 
 SUMMARY = Path(__file__).parent / "templates" / "run.md.j2"
 
