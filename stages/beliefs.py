@@ -99,7 +99,7 @@ def _fit(
         "classes_unseen": [table.classes[column] for column in fitted.unseen],
         "classes_seldom": [table.classes[column] for column in fitted.seldom],
     }
-    return Beliefs(belief.astype(np.float32), logits.astype(np.float32)), head, report
+    return Beliefs(belief.astype(np.float32), logits.astype(np.float32), fitted.labels.value), head, report
 
 
 def _given(
@@ -112,12 +112,13 @@ def _given(
         logits = np.clip(np.log(chances) - np.log1p(-chances), -FARTHEST, FARTHEST)
     belief = posterior_of_arrays(logits, observed, _draw(settings))[2]
     train = belief[table.rows("train")]
+    labels = float(train.sum(axis=1).mean())
     report = {
         "kind": settings.kind,
         "file": settings.file,
         "file_sha256": files.sha256(file),
         "fits": [],
-        "labels_per_image": {"value": float(train.sum(axis=1).mean()), "low": None, "high": None},
+        "labels_per_image": {"value": labels, "low": None, "high": None},
         "shares": {
             name: {"value": float(share), "low": None, "high": None}
             for name, share in zip(table.classes, train.mean(axis=0), strict=True)
@@ -125,7 +126,7 @@ def _given(
         "classes_unseen": [],
         "classes_seldom": [],
     }
-    return Beliefs(belief.astype(np.float32), logits.astype(np.float32)), {}, report
+    return Beliefs(belief.astype(np.float32), logits.astype(np.float32), labels), {}, report
 
 
 def _draw(settings: BeliefFits | GivenBeliefs) -> CountDraw | ShareDraw:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, model_validator
 
 from pipeline.audits.settings import Audit, Landscape, Report
 from pipeline.core.errors import ConfigError
@@ -35,12 +35,30 @@ METHODS = "params/methods"
 # ---------------------------------------------------------------------------------------------- stage settings
 
 
-class ExpectedPositives(Strict):
+class KnownDensity(Strict):
     """Labels per image, for methods that must know it."""
 
     value: Positive
     source: str
     """Where the number comes from, in words."""
+
+
+class EstimatedDensity(Strict):
+    """Labels per image as the stage beliefs estimates them, without truth."""
+
+    value: Literal["estimated"]
+    at_most: Positive | None
+    """The most that it can be, where somebody knows; null: any."""
+
+
+ExpectedPositives = Annotated[
+    Annotated[EstimatedDensity, Tag("estimated")] | Annotated[KnownDensity, Tag("known")],
+    Discriminator(lambda block: "estimated" if _value(block) == "estimated" else "known"),
+]
+
+
+def _value(block: Any) -> Any:
+    return block.get("value") if isinstance(block, dict) else getattr(block, "value", None)
 
 
 # ---------------------------------------------------------------------------------------------- the whole file
@@ -189,10 +207,9 @@ class Params(Strict):
         section = getattr(self, stage)
         return _validated(_SECTIONS[stage], _block(section, dataset, stage), f"{stage}.{dataset}")
 
-    def density(self, dataset: str) -> float | None:
-        """Return the labels per image of a dataset, None where ``expected_positives`` does not name it."""
-        known = self.expected_positives.get(dataset)
-        return known.value if known else None
+    def density(self, dataset: str) -> KnownDensity | EstimatedDensity | None:
+        """Return what is said of a dataset's labels per image, None where ``expected_positives`` does not name it."""
+        return self.expected_positives.get(dataset)
 
     def method(self, name: str, dataset: str) -> dict[str, Any]:
         """Return a method's settings for a dataset, to be checked by the method's own schema.

@@ -246,7 +246,7 @@ def available(stage: str, head: Head) -> frozenset[str]:
     Returns:
         Words of pipeline.methods.shared.base.NEEDS.
     """
-    words = HEAD_GIVES[head.kind] | {"epoch_logits", "expected_positives", "parameters", "disk"}
+    words = HEAD_GIVES[head.kind] | {"epoch_logits", "expected_positives", "beliefs", "parameters", "disk"}
     return words - {"maps"} if stage == "linear_init" else words | {"geometry"}
 
 
@@ -267,7 +267,8 @@ def label_density(run: PlannedRun) -> list[str]:
     return [
         f"expected_positives.{run.dataset}: is missing, and `{run.method}` ({run.where}) needs it: the labels that an "
         "image has on average, known and unknown. Write in params.yaml, with a number of yours:\n"
-        f'  expected_positives:\n    {run.dataset}: {{value: 2.0, source: "counted on 100 images"}}'
+        f'  expected_positives:\n    {run.dataset}: {{value: 2.0, source: "counted on 100 images"}}\n'
+        f"or have it estimated: {run.dataset}: {{value: estimated, at_most: null}}"
     ]
 
 

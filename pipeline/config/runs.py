@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from pipeline.config import rules
-from pipeline.config.params import read_params, run_key
+from pipeline.config.params import EstimatedDensity, KnownDensity, read_params, run_key
 from pipeline.config.plan import plan_run
-from pipeline.labels.table import read_table
+from pipeline.labels.beliefs import beliefs_file, read_beliefs
+from pipeline.labels.table import Table, read_table
 from pipeline.training.run import Run
 
 
@@ -42,7 +43,22 @@ def read_run(root: Path, stage: str, dataset: str, method: str, draw: int, seed:
         key=variant or run_key(dataset, method, draw, seed),
         settings=plan.settings,
         method_settings=params.run(stage, dataset, method, variant)[1],
-        expected_positives=params.density(dataset),
+        estimated=isinstance(params.density(dataset), EstimatedDensity),
+        expected_positives=_read_density(params.density(dataset), root, table, (dataset, draw)),
         start=plan.start,
         table=table,
     )
+
+
+def _read_density(
+    density: KnownDensity | EstimatedDensity | None, root: Path, table: Table, key: tuple[str, int]
+) -> float | None:
+    """Return labels per image: as somebody gave them, or as the beliefs of (dataset, draw) estimate them.
+
+    Raises:
+        FileError: The beliefs are absent, damaged, or not those of the table.
+    """  # noqa: DOC502  raised by `read_beliefs`
+    if isinstance(density, EstimatedDensity):
+        estimate = read_beliefs(beliefs_file(root, *key), table).labels_per_image
+        return min(estimate, density.at_most or estimate)
+    return density.value if density else None

@@ -26,10 +26,12 @@ class Beliefs:
             where it is shown, 0 where it is known to be absent. No training image's own labels trained the scores
             behind it.
         logits: (N, C) float32, what is believed before the image's labels are looked at.
+        labels_per_image: Labels that a training image is estimated to have on average.
     """
 
     belief: np.ndarray
     logits: np.ndarray
+    labels_per_image: float
 
     def expected_labels(self) -> np.ndarray:
         """Return (N,) labels that each image is expected to have."""
@@ -54,6 +56,7 @@ def write_beliefs(path: Path, beliefs: Beliefs, head: dict[str, np.ndarray], rea
         units = "chance that the label is present, given what is shown"
         hdf5.write_array(file, "belief", beliefs.belief, axes="image, class", units=units, compress=True)
         hdf5.write_array(file, "logits", beliefs.logits, axes="image, class", units="logit")
+        file.attrs["labels_per_image"] = beliefs.labels_per_image
         for name, axes in (("weights", "class, feature"), ("bias", "class")):
             if name in head:
                 hdf5.write_array(file, name, head[name], axes=axes, units="logit")
@@ -75,10 +78,10 @@ def read_beliefs(path: Path, table: Table) -> Beliefs:
     """
     with hdf5.read(path) as file:
         try:
-            beliefs = Beliefs(file["belief"][()], file["logits"][()])
+            beliefs = Beliefs(file["belief"][()], file["logits"][()], float(file.attrs["labels_per_image"]))
         except KeyError as error:
             raise FileError(f"{path}: lacks an array; run beliefs again") from error
-    for name, array in vars(beliefs).items():
+    for name, array in (("belief", beliefs.belief), ("logits", beliefs.logits)):
         if array.shape != table.truth.shape:
             raise FileError(f"{path}: rows or classes of `{name}` are not the table's; run beliefs again")
         if not np.isfinite(array).all():

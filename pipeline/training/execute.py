@@ -17,7 +17,7 @@ from pipeline.core.resume import Checkpoint
 from pipeline.labels.beliefs import read_beliefs
 from pipeline.labels.observed import read_observed
 from pipeline.methods.shared import base
-from pipeline.methods.shared.problem import Problem, describe
+from pipeline.methods.shared.problem import Problem
 from pipeline.networks.network import Network
 from pipeline.training import search, selection
 from pipeline.training.inputs import Subset, predict
@@ -44,7 +44,7 @@ def execute(run: Run, start: Start) -> None:
     train_labels = observed[base.load(run.method).labels][run.table.rows("train")]
     judges = read_judges(run, observed["single"])
     network = _make_network(run, start)
-    problem = describe(run.table.classes, train_labels, run.expected_positives, network.architecture["width"])
+    problem = run.describe_problem(train_labels, network.architecture["width"])
     method = base.build(run.method, run.method_settings, problem)  # bad settings stop here: nothing is deleted yet
     inputs = start.make_inputs(network)
     base.check_needs(run.method, method, network.provides() | inputs["train"].provides | {"epoch_logits", "disk"})
@@ -82,6 +82,7 @@ class Trials:
     def __init__(self, run: Run, start: Start, problem: Problem, data: Data) -> None:
         self.run, self.start, self.problem, self.data = run, start, problem, data
         self.reads = [*start.reads, run.table_file, *([start.inherited] if start.inherited else [])]
+        self.reads += [run.beliefs_file] if run.reads_beliefs() else []
         self.fingerprint = _fingerprint(run, self.reads, problem)
         self.folder = resume.scratch_folder(run.root) / f"{run.stage}-{run.key}"
         self.checkpoints: list[Checkpoint] = []
@@ -138,8 +139,7 @@ class Trials:
         folds = selection.split_folds(len(self.data.train), run.seed)
         for number, (others, own) in enumerate(folds, 1):
             labels = self.data.observed[torch.from_numpy(others)]
-            width = self.problem.width
-            problem = describe(self.problem.classes, labels.numpy(), self.problem.expected_positives, width)
+            problem = self.problem.take(others, labels.numpy())
             data = Data(Subset(self.data.train, others), labels, Subset(self.data.train, own), lambda _: 0.0)
             name = f"{run.name} lr {rate:g} part {number}/{len(folds)}"
             settings = run.settings.model_copy(update={"keep_epoch_logits": False})
