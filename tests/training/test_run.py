@@ -812,12 +812,12 @@ def test_a_validation_split_that_tells_nothing_chooses_nothing_and_the_run_says_
 
 
 def test_rates_that_a_search_adds_are_on_record_and_an_edge_is_said(project: Project) -> None:
-    folder = project.folder("linear_init", "digits-an-0")
+    folder = project.folder("linear_init", "digits-an-0-0")
     edges = set()
     for extend, values in ((0, [0.01, 0.1, 0.5]), (1, [0.01, 0.1])):
         search = {"values": values, "epochs": None, "extend": extend}
         project.set("linear_init", epochs=3, learning_rate="grid", search=search)
-        linear_init(project.root, "digits", "an", 0)
+        linear_init(project.root, "digits", "an", 0, 0)
         trials = read_tsv(folder / "search.tsv")
         rates = [float(row["learning_rate"]) for row in trials]
         best = max(
