@@ -43,7 +43,7 @@ def test_short_or_quiet_loops_print_nothing(
 def test_in_a_terminal_there_is_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     list(progress.track("abc", "pack", 3, "image"))
-    assert "pack: 100%" in capsys.readouterr().err
+    assert "pack:   0%|" in capsys.readouterr().err
 
 
 def test_every_bar_of_the_code_is_made_there(repository: Path) -> None:
