@@ -48,11 +48,16 @@ class Search(Strict):
     values: Annotated[list[Positive], Field(min_length=1)]
     epochs: Count | None
     """Epochs of a trial; null: as the run, and then the best trial is the run."""
+    extend: Annotated[int, Field(ge=0)]
+    """While the best rate is the lowest or highest tried, the next one is tried too, in the ratio of the two that lie
+    outermost there: at most so many in all; 0: none."""
 
     @model_validator(mode="after")
     def _values_once(self) -> Self:
         if len(set(self.values)) != len(self.values):
             raise ValueError(f"values: names a learning rate twice {given(self.values)}")
+        if self.extend and len(self.values) < 2:
+            raise ValueError(f"extend: has no effect beside one value; set it to 0 {given(self.extend)}")
         return self
 
 

@@ -194,6 +194,12 @@ FAULTS: list[tuple[str, Any, str]] = [
         [1e-3, 3e-3, 1e-3],
         r"^linear_init.default.search.values: .*twice \(given: \[.*\]\)$",
     ),
+    (
+        "linear_init.default.search",
+        {"values": [1e-3], "epochs": None, "extend": 2},
+        r"^linear_init.default.search.extend: has no effect beside one value; set it to 0 \(given: 2\)$",
+    ),
+    ("linear_init.default.search.extend", -1, "linear_init.default.search.extend: .*greater than or equal to 0"),
     ("lac.default.head.dim", 126, "lac.default.head.label_embedding.dim: .*multiple of 4"),
     ("lac.default.head.heads", 3, r"lac.default.head.label_embedding.dim: .*of heads \(3\)"),
     ("backbone.digits", {**TIMM, "weights": "file"}, r"^backbone.digits.timm.file: names .* \(given: null\)$"),
@@ -541,7 +547,7 @@ def test_a_recipe_is_read_under_its_protocol_only(content: dict[str, Any]) -> No
 
 
 def test_a_recipe_merges_as_any_block_does(content: dict[str, Any]) -> None:
-    grid = {"learning_rate": "grid", "search": {"values": [1e-3], "epochs": None}}
+    grid = {"learning_rate": "grid", "search": {"values": [1e-3], "epochs": None, "extend": 0}}
     content["lac"]["default"] |= {"protocol": "published", **grid}
     put(
         content,

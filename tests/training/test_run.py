@@ -153,7 +153,7 @@ def reference_map(truth: np.ndarray, logits: np.ndarray, scored: np.ndarray) -> 
 
 
 def test_a_run_stores_what_it_found(project: Project) -> None:
-    search = {"values": [0.5, 0.01, 0.1], "epochs": None}
+    search = {"values": [0.5, 0.01, 0.1], "epochs": None, "extend": 0}
     project.set("linear_init", epochs=4, learning_rate="grid", search=search)
     linear_init(project.root, "digits", "em_apl", 0)
     folder, table = project.folder("linear_init", "digits-em_apl-0"), project.table
@@ -358,7 +358,7 @@ def test_a_run_that_was_killed_is_resumed(
     project: Project, monkeypatch: pytest.MonkeyPatch, checkpoints: list[Checkpoint], after: int
 ) -> None:
     """Killed in the first or second trial of the grid, which has two epochs of three steps; or in the run after it."""
-    project.set("linear_init", learning_rate="grid", search={"values": [0.01, 0.1], "epochs": 2}, epochs=3)
+    project.set("linear_init", learning_rate="grid", search={"values": [0.01, 0.1], "epochs": 2, "extend": 0}, epochs=3)
     project.set(
         "linear_init",
         early_stop={"rule": "first_dip", "amount": 0.0},
@@ -446,7 +446,9 @@ def test_a_rate_that_diverged_is_tried_again_after_an_interruption(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Killed in the second of three epochs of the run itself, after a trial that diverged in its second."""
-    project.set("linear_init", learning_rate="grid", search={"values": [0.05, 7e37], "epochs": 2}, epochs=3)
+    project.set(
+        "linear_init", learning_rate="grid", search={"values": [0.05, 7e37], "epochs": 2, "extend": 0}, epochs=3
+    )
     epochs: list[int] = []
     views = inputs.FeatureInputs.views
     last = 99
@@ -796,7 +798,7 @@ def test_a_validation_split_that_tells_nothing_chooses_nothing_and_the_run_says_
     at = project.table.rows("val")
     truth[at], scored[at] = 1, True  # every class everywhere: no network can be told from another
     project.write_table(truth=truth, scored=scored)
-    search = {"values": [0.5, 0.01, 0.1], "epochs": None}
+    search = {"values": [0.5, 0.01, 0.1], "epochs": None, "extend": 0}
     project.set("linear_init", epochs=3, learning_rate="grid", search=search)
     linear_init(project.root, "digits", "an", 0)
     folder, told = project.folder("linear_init", "digits-an-0"), capsys.readouterr().out
@@ -809,6 +811,31 @@ def test_a_validation_split_that_tells_nothing_chooses_nothing_and_the_run_says_
     assert "so the middle one was taken. Validation scored every epoch alike, so the last one was taken." in summary
 
 
+def test_rates_that_a_search_adds_are_on_record_and_an_edge_is_said(project: Project) -> None:
+    folder = project.folder("linear_init", "digits-an-0")
+    edges = set()
+    for extend, values in ((0, [0.01, 0.1, 0.5]), (1, [0.01, 0.1])):
+        search = {"values": values, "epochs": None, "extend": extend}
+        project.set("linear_init", epochs=3, learning_rate="grid", search=search)
+        linear_init(project.root, "digits", "an", 0)
+        trials = read_tsv(folder / "search.tsv")
+        rates = [float(row["learning_rate"]) for row in trials]
+        best = max(
+            (row for row in trials if float(row["learning_rate"]) in values), key=lambda row: float(row["val_map"])
+        )
+        beyond = {values[0]: values[0] ** 2 / values[1], values[-1]: values[-1] ** 2 / values[-2]}
+        added = beyond.get(float(best["learning_rate"])) if extend else None
+        assert rates == pytest.approx(sorted([*values, *([added] if added else [])]))
+        edge = read_json(folder / "metrics.json")["learning_rate"] in (rates[0], rates[-1])
+        said = (
+            "The rate is the lowest or highest tried; a better one may lie outside."
+            in (folder / "summary.md").read_text()
+        )
+        assert said == edge
+        edges.add((len(rates) - len(values), edge))
+    assert len(edges) > 1  # some trial was added, and not all are edges alike
+
+
 def test_the_next_best_rate_is_the_run_where_the_best_diverges_later(
     project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
@@ -819,7 +846,7 @@ def test_the_next_best_rate_is_the_run_where_the_best_diverges_later(
             raise TrainingError(f"{self.plan.name}: epoch 2: loss is not finite: {{'risk': nan}}")
         return step(self, index, epoch)
 
-    search = {"values": [0.5, 0.01, 0.1], "epochs": 1}
+    search = {"values": [0.5, 0.01, 0.1], "epochs": 1, "extend": 0}
     project.set("linear_init", epochs=3, learning_rate="grid", search=search)
     linear_init(project.root, "digits", "an", 0)
     folder = project.folder("linear_init", "digits-an-0")

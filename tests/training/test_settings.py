@@ -24,7 +24,7 @@ N, VAL, EPOCHS = 6, 8, 4
 BOTTLENECK = {key: value for key, value in tiny.EMBEDDING.items() if key != "embedding"}
 BOTTLENECK |= {"kind": "bottleneck", "latent": 4, "samples": 2}
 BASE = {"epochs": EPOCHS, "learning_rate": 0.02, "strong": tiny.STRONG, "early_stop": {"rule": "none", "amount": 0.0}}
-GRID = {"learning_rate": "grid", "search": {"values": [0.002, 0.02], "epochs": 1}}
+GRID = {"learning_rate": "grid", "search": {"values": [0.002, 0.02], "epochs": 1, "extend": 0}}
 CONTEXTS: dict[str, tuple[str, dict[str, Any]]] = {
     "sgd": (
         "finetune",
@@ -63,7 +63,8 @@ CONTEXTS: dict[str, tuple[str, dict[str, Any]]] = {
     "features": (
         "linear_init",
         {
-            **{"strong": None, "flip": True, "weight_decay": 0.1, **GRID},
+            **{"strong": None, "flip": True, "weight_decay": 0.1, "learning_rate": "grid"},
+            "search": {"values": [0.02, 0.5], "epochs": 1, "extend": 0},  # whose trials do not tie
             **{"schedule": "onecycle", "warmup": 0.3, "momentum": 0.5},
         },
     ),
@@ -123,7 +124,7 @@ BLOCKS = [
     {"kind": "boosted", "factor": 5.0},
     tiny.EMBEDDING,
     BOTTLENECK,
-    {"values": [0.05], "epochs": None},
+    {"values": [0.05], "epochs": None, "extend": 0},
     {"decay": 0.3, "rule": "warmup"},
     {"rule": "none", "amount": 0.0},
     {"rule": "drop", "amount": 99.0},

@@ -1,0 +1,225 @@
+"""How well scores rank the labels that were shown, as a stand-in for average precision where nobody has the truth.
+
+Of each image some present labels are shown and the others are unknown, so a ranking's errors cannot be counted; how far
+up it puts the shown ones can. Where an image shows one of its labels at random, a present label is shown with chance
+1 / (labels of the image). A shown label that is weighted by the labels its image is expected to have stands for those
+that were not shown, and precision at a rank, weights above it by rows above it, is without bias until it is cut at 1.
+
+Equal scores form one threshold in `weighted_precision`, as in `metrics`; in `aul` and `pooled_aul` they count one half.
+Each function takes rows as they are, or repeated as often as a bootstrap drew them: values of two sets of scores over
+the same repeats are paired.
+Source: AUL is Jiang et al., "Improving positive unlabeled learning: practical AUL estimation and new training method
+for extremely imbalanced data sets", 2020; the weights are ours.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+CELLS = 1 << 21
+"""Repeated cells that are held at a time."""
+LEAST = 5
+"""Shown positives of a class that is counted in a mean."""
+
+
+class Estimate(NamedTuple):
+    """A value with what a bootstrap says of it; not a number where it cannot be measured.
+
+    Args:
+        value: On the rows as they are.
+        error: Standard deviation over the bootstrap.
+        low: Lower end of the 95 % percentile interval.
+        high: Its upper end.
+    """
+
+    value: float
+    error: float
+    low: float
+    high: float
+
+
+def weighted_precision(
+    scores: np.ndarray, shown: np.ndarray, weights: np.ndarray | None = None, repeats: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the mean precision at the ranks of shown positives, both weighted.
+
+    Args:
+        scores: (N, C) finite scores, higher means more present.
+        shown: (N, C) bool, the labels that were shown.
+        weights: (N,) what a shown label of each image stands for: the labels it is expected to have, by those it shows.
+            None: 1.
+        repeats: (R, N) how often each row counts. None: once.
+
+    Returns:
+        (R, C) in [0, 1], one row without ``repeats``; not a number for a class without a shown positive among the
+        repeated rows. A precision above 1, as a heavy image ranked first would have it, counts as 1: chance, not merit.
+
+    Raises:
+        ValueError: Shapes differ, or a score or weight is not finite.
+    """
+    weights, repeats = _checked(scores, shown, weights, repeats)
+    result = np.empty((len(repeats), scores.shape[1]))
+    for column in range(scores.shape[1]):
+        for part, places in _places(scores[:, column], shown[:, column], repeats):
+            mass = places.repeats * weights[places.rows]
+            above = np.cumsum(mass, axis=1)[:, places.last]
+            result[part, column] = _mean(np.minimum(above / np.maximum(places.reached, 1), 1), mass)
+    return result
+
+
+def aul(
+    scores: np.ndarray, shown: np.ndarray, weights: np.ndarray | None = None, repeats: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the probability that a shown positive outranks another image, for each class.
+
+    Args:
+        scores: (N, C) finite scores.
+        shown: (N, C) bool.
+        weights: (N,) as in `weighted_precision`.
+        repeats: (R, N) how often each row counts. None: once.
+
+    Returns:
+        (R, C) in [0, 1], one row without ``repeats``; not a number for a class without a shown positive.
+
+    Raises:
+        ValueError: Shapes differ, or a score or weight is not finite.
+    """
+    weights, repeats = _checked(scores, shown, weights, repeats)
+    result = np.empty((len(repeats), scores.shape[1]))
+    for column in range(scores.shape[1]):
+        result[:, column] = _outranked(scores[:, column], shown[:, column], weights, repeats)
+    return result
+
+
+def pooled_aul(
+    scores: np.ndarray, shown: np.ndarray, weights: np.ndarray | None = None, repeats: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the probability that a shown cell outranks another cell of any image and class.
+
+    Args:
+        scores: (N, C) finite scores, comparable between classes, such as calibrated logits.
+        shown: (N, C) bool.
+        weights: (N,) as in `weighted_precision`.
+        repeats: (R, N) how often each row counts. None: once.
+
+    Returns:
+        (R,) in [0, 1], one value without ``repeats``; not a number without a shown positive.
+
+    Raises:
+        ValueError: Shapes differ, or a score or weight is not finite.
+    """
+    weights, repeats = _checked(scores, shown, weights, repeats)
+    rows = np.repeat(np.arange(len(scores)), scores.shape[1])
+    return _outranked(scores.ravel(), shown.ravel(), weights[rows], repeats, rows)
+
+
+def mean_over_classes(values: np.ndarray, shown: np.ndarray, least: int = LEAST) -> np.ndarray:
+    """Return the mean over the classes that show enough positives.
+
+    Args:
+        values: (R, C) of `weighted_precision` or `aul`.
+        shown: (N, C) bool, of the rows as they are: a bootstrap does not change which classes count.
+        least: Shown positives that are enough.
+
+    Returns:
+        (R,); a class without a value in one repeat is left out there, and without any class it is not a number.
+    """
+    kept = values[:, shown.sum(axis=0) >= least]
+    known = ~np.isnan(kept)
+    return _mean(np.where(known, kept, 0), known)
+
+
+def resample_rows(n: int, times: int, generator: np.random.Generator) -> np.ndarray:
+    """Return how often each row is drawn by a bootstrap.
+
+    Args:
+        n: Rows, as many as are drawn.
+        times: Bootstraps.
+        generator: Where chance comes from.
+
+    Returns:
+        (times, n) int32.
+    """
+    return np.stack([np.bincount(generator.integers(n, size=n), minlength=n) for _ in range(times)]).astype(np.int32)
+
+
+def estimate(value: float, bootstrap: np.ndarray) -> Estimate:
+    """Return a value with its standard error and interval.
+
+    Args:
+        value: A criterion of one set of scores, or the difference of two.
+        bootstrap: (R,) the same over the same repeats.
+
+    Returns:
+        The value with both; repeats in which it is not a number are left out.
+    """
+    known = bootstrap[~np.isnan(bootstrap)]
+    if len(known) < 2:
+        return Estimate(float(value), np.nan, np.nan, np.nan)
+    low, high = np.quantile(known, (0.025, 0.975))
+    return Estimate(float(value), float(known.std(ddof=1)), float(low), float(high))
+
+
+class _Places(NamedTuple):
+    """Where the P shown positives of a class stand, best first, over R repeats."""
+
+    rows: np.ndarray  # (P,)
+    repeats: np.ndarray  # (R, P) of them
+    last: np.ndarray  # (P,) position, among the shown, of the last one of the same score
+    reached: np.ndarray  # (R, P) repeated rows of their score or a higher one
+    higher: np.ndarray  # (R, P) repeated rows of a higher score
+
+
+def _places(scores: np.ndarray, shown: np.ndarray, repeats: np.ndarray, rows: np.ndarray | None = None):
+    """Yield the places of a class, for a slice of the repeats at a time; ``rows`` are the (N,) columns of repeats."""
+    order = np.argsort(-scores, kind="stable")
+    ranked, places = -scores[order], np.flatnonzero(shown[order])
+    starts = np.searchsorted(ranked, ranked[places], "left")
+    ends = np.searchsorted(ranked, ranked[places], "right")
+    last = np.searchsorted(places, ends, "left") - 1
+    columns = order if rows is None else rows[order]
+    step = max(1, CELLS // max(1, len(order)))
+    for start in range(0, len(repeats), step):
+        part = slice(start, start + step)
+        drawn = repeats[part][:, columns]
+        counts = np.zeros((len(drawn), len(order) + 1), np.int64)
+        np.cumsum(drawn, axis=1, out=counts[:, 1:])
+        yield part, _Places(order[places], drawn[:, places], last, counts[:, ends], counts[:, starts])
+
+
+def _outranked(
+    scores: np.ndarray, shown: np.ndarray, weights: np.ndarray, repeats: np.ndarray, rows: np.ndarray | None = None
+) -> np.ndarray:
+    """Return (R,) shares of other entries that shown ones outrank, ties counted one half."""
+    result = np.empty(len(repeats))
+    for part, places in _places(scores, shown, repeats, rows):
+        total = repeats[part].sum(axis=1, keepdims=True) * (len(scores) // repeats.shape[1])
+        ties = places.reached - places.higher - 1  # without itself
+        shares = (total - places.reached + ties / 2) / np.maximum(total - 1, 1)
+        result[part] = _mean(shares, places.repeats * weights[places.rows])
+    return result
+
+
+def _mean(values: np.ndarray, mass: np.ndarray) -> np.ndarray:
+    """Return (R,) means of (R, P) values that carry mass, not a number where there is none."""
+    total = mass.sum(axis=1)
+    return np.where(total > 0, (values * mass).sum(axis=1) / np.where(total > 0, total, 1), np.nan)
+
+
+def _checked(
+    scores: np.ndarray, shown: np.ndarray, weights: np.ndarray | None, repeats: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return weights and repeats, after a look at all that was given.
+
+    Raises:
+        ValueError: As the functions say.
+    """
+    if scores.ndim != 2 or scores.shape != shown.shape or shown.dtype != np.bool_:
+        raise ValueError(f"scores {scores.shape} and shown {shown.shape} must be (N, C), and shown bool")
+    weights = np.ones(len(scores)) if weights is None else np.asarray(weights, dtype=np.float64)
+    repeats = np.ones((1, len(scores)), np.int32) if repeats is None else repeats
+    if weights.shape != (len(scores),) or repeats.ndim != 2 or repeats.shape[1] != len(scores):
+        raise ValueError(f"weights {weights.shape} and repeats {repeats.shape} must have {len(scores)} rows")
+    if not (np.isfinite(scores).all() and np.isfinite(weights).all()):
+        raise ValueError("scores and weights must be finite: NaN has no rank")
+    return weights, repeats

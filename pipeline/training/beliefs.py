@@ -1,0 +1,241 @@
+"""Beliefs about hidden labels from three closed-form fits on cached features: no truth, no density, no rate, no epochs.
+
+1. Ridge on targets, at first the shown labels, gives each training image a score that its own label had no part in.
+2. The draw's likelihood turns scores into logits, and tells how likely each hidden label is given the shown ones.
+3. These beliefs are the next fit's targets. The third fit's scores are those of the head; a fourth does not help.
+
+Lambda is the one with the best precision of shown labels, each weighted by the labels its image is expected to have.
+In the first fit that is measured on left-out scores. Later targets were made by earlier fits, which have seen every
+image's shown label: a left-out score does not forget it, and asks for far too small a lambda. So the whole chain of
+fits runs again without each fold of the images, which it then scores.
+
+The last logits are those of images that have a label, as each labelled one has; the others' are not, which gives more
+labels an image, and better targets.
+
+With all labels shown (`ShareDraw(1.0)`, one fit) it is ridge with full labels, its lambda by average precision of
+left-out scores and its logits by log loss: what the features hold for a linear head.
+Source: ours, 2026.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipeline.audits.unlabelled import LEAST, Estimate, estimate, mean_over_classes, resample_rows, weighted_precision
+from pipeline.core import seeds
+from pipeline.methods.shared.draw_likelihood import CountDraw, ShareDraw, posterior_of_arrays
+from pipeline.training import ridge
+from pipeline.training.calibrate import Calibration, calibrate, resampled_shares
+
+FITS = 3
+FOLDS = 5
+BOOTSTRAPS = 200
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One of the fits.
+
+    Args:
+        penalty: Lambda in units of the mean eigenvalue.
+        precision: The criterion that chose it.
+        log_likelihood: Of the shown labels under its logits, mean over the images, in nats; after the last fit, given
+            that an image has a label.
+        labels: Labels an image by its beliefs.
+    """
+
+    penalty: float
+    precision: float
+    log_likelihood: float
+    labels: float
+
+
+@dataclass(frozen=True)
+class Beliefs:
+    """What the fits say of N training images and C classes.
+
+    Args:
+        present: (N, C) chance that a label is present given the image and its shown labels: 1 where shown, 0 where
+            known to be absent.
+        logits: (N, C) of the image alone, by the last fit without it.
+        weights: (C, D) of a linear head on the features as they were given.
+        bias: (C,) its bias; its logits are on the scale of ``logits``.
+        fits: First to last.
+        labels: Labels an image.
+        shares: C shares of images in which a class is present.
+        unseen: Classes that show no positive: their head is 0 but for the bias, their share is a guess.
+        seldom: Further classes that show fewer positives than a criterion counts and a slope is fitted to.
+    """
+
+    present: np.ndarray
+    logits: np.ndarray
+    weights: np.ndarray
+    bias: np.ndarray
+    fits: tuple[Fit, ...]
+    labels: Estimate
+    shares: tuple[Estimate, ...]
+    unseen: tuple[int, ...]
+    seldom: tuple[int, ...]
+
+
+@dataclass
+class _Chain:
+    """Fits that do not see some of the images."""
+
+    rows: ridge.Decomposition
+    targets: np.ndarray  # (N, C) of the next fit
+    held: np.ndarray  # (H,) images without weight, which it scores
+
+
+def believe(
+    features: np.ndarray,
+    observed: np.ndarray,
+    mirrored: np.ndarray | None = None,
+    draw: CountDraw | ShareDraw | None = None,
+    fits: int = FITS,
+    seed: int = 0,
+) -> Beliefs:
+    """Return beliefs about every training cell, and a linear head.
+
+    Args:
+        features: (N, D) of the training images, of any float type.
+        observed: (N, C) int8 labels: 1 shown, 0 unknown, -1 known to be absent. An image that shows nothing is
+            believed in and not fitted, unless the draw is one of shares.
+        mirrored: (N, D) features of the mirrored images, or None.
+        draw: How labels came to be shown. None: as many as are shown were picked at random of those present.
+        fits: Their number.
+        seed: Of the folds and the bootstrap.
+
+    Returns:
+        The beliefs.
+
+    Raises:
+        ValueError: No label is shown, a value is not one of those, or the features cannot be fitted.
+    """
+    draw = CountDraw() if draw is None else draw
+    seen, shown = _seen(features, observed, draw), observed == 1
+    chains = _chains(features, mirrored, observed, seen, _folds(seen, seed) if fits > 1 else [])
+    stands = np.ones(len(observed))  # labels that a shown one stands for
+    done: list[Fit] = []
+    for place in range(fits):
+        heads = [ridge.fit(chain.rows, chain.targets) for chain in chains]
+        if not done:
+            number, precision = _choose(_left_out(chains[0], heads[0]), shown, stands, seen)
+        elif len(chains) > 1:
+            number, precision = _choose(_held_out(features, chains[1:], heads[1:], shown.shape), shown, stands, seen)
+        scores = ridge.leave_one_out(chains[0].rows, heads[0], chains[0].targets, number)
+        given_one = isinstance(draw, CountDraw) and place == fits - 1
+        calibrated = calibrate(scores, observed, draw, given_one)
+        for chain, fitted in zip(chains, heads, strict=True):
+            own = ridge.leave_one_out(chain.rows, fitted, chain.targets, number)
+            chain.targets = posterior_of_arrays(calibrated.logits(own), observed, draw)[2]
+        if isinstance(draw, CountDraw):
+            stands = _labels_unseen(chains) / np.maximum(shown.sum(axis=1), 1)
+        labels = float(chains[0].targets[seen].sum(axis=1).mean())
+        done.append(Fit(ridge.LAMBDAS[number], precision, calibrated.log_likelihood, labels))
+    counts = shown.sum(axis=0)
+    return Beliefs(
+        chains[0].targets,
+        calibrated.logits(scores),
+        heads[0].weights[number] * calibrated.slope[:, None],
+        calibrated.logits(heads[0].bias[number]),
+        tuple(done),
+        *_shares(scores[seen], calibrated._replace(pull=calibrated.pull[seen]), given_one, seed),
+        unseen=tuple(np.flatnonzero(counts == 0).tolist()),
+        seldom=tuple(np.flatnonzero((counts > 0) & (counts < LEAST)).tolist()),
+    )
+
+
+def _seen(features: np.ndarray, observed: np.ndarray, draw: CountDraw | ShareDraw) -> np.ndarray:
+    """Return (N,) bool, the images whose labels say something.
+
+    Raises:
+        ValueError: As `believe` says.
+    """
+    if observed.ndim != 2 or len(observed) != len(features):
+        raise ValueError(f"observed {observed.shape} must be (N, C), of the {len(features)} rows of the features")
+    wrong = ~np.isin(observed, (-1, 0, 1))
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise ValueError(f"observed: {observed[row, column]} at row {row}, class {column}; it must be 1, 0 or -1")
+    shows = (observed == 1).any(axis=1)
+    if not shows.any():
+        raise ValueError("observed: no label is shown, there is nothing to learn from")
+    return shows if isinstance(draw, CountDraw) else np.ones(len(observed), bool)
+
+
+def _folds(seen: np.ndarray, seed: int) -> list[np.ndarray]:
+    """Return (H,) images of each fold; none where there are too few, and the first lambda is kept."""
+    if seen.sum() < 2 * FOLDS:
+        return []
+    order = seeds.numpy_generator(seed, "beliefs", "folds").permutation(len(seen))
+    return [order[fold::FOLDS] for fold in range(FOLDS)]
+
+
+def _chains(
+    features: np.ndarray,
+    mirrored: np.ndarray | None,
+    observed: np.ndarray,
+    seen: np.ndarray,
+    folds: list[np.ndarray],
+) -> list[_Chain]:
+    """Return the chain of fits of all images, and one without each fold."""
+    chains = []
+    for held in (np.array([], int), *folds):
+        weights = seen.astype(np.float64)
+        weights[held] = 0
+        rows = ridge.decompose(features, mirrored, weights)
+        chains.append(_Chain(rows, (observed == 1).astype(np.float64), held))
+    return chains
+
+
+def _left_out(chain: _Chain, heads: ridge.Heads) -> Iterator[np.ndarray]:
+    """Yield the (N, C) left-out scores of each lambda."""
+    for number in range(len(chain.rows.lambdas)):
+        yield ridge.leave_one_out(chain.rows, heads, chain.targets, number)
+
+
+def _held_out(
+    features: np.ndarray, chains: list[_Chain], heads: list[ridge.Heads], shape: tuple[int, ...]
+) -> Iterator[np.ndarray]:
+    """Yield the (N, C) scores of each lambda that images have from the chain which does not see them."""
+    for number in range(len(ridge.LAMBDAS)):
+        scores = np.empty(shape)
+        for chain, fitted in zip(chains, heads, strict=True):
+            scores[chain.held] = ridge.score(features[chain.held], fitted.weights[number], fitted.bias[number])
+        yield scores
+
+
+def _choose(tried: Iterator[np.ndarray], shown: np.ndarray, stands: np.ndarray, seen: np.ndarray) -> tuple[int, float]:
+    """Return the lambda whose scores have the best weighted precision, the largest of equal ones, and that precision.
+
+    Where no class shows enough positives for the criterion, those count that show most.
+    """
+    least = min(LEAST, int(shown.sum(axis=0).max()))
+    values = [
+        float(mean_over_classes(weighted_precision(scores[seen], shown[seen], stands[seen]), shown, least)[0])
+        for scores in tried
+    ]
+    best = max(values)
+    return max(number for number, value in enumerate(values) if value == best), best
+
+
+def _labels_unseen(chains: list[_Chain]) -> np.ndarray:
+    """Return the (N,) labels each image is expected to have, by the chain that does not see it where there is one."""
+    labels = chains[0].targets.sum(axis=1)
+    for chain in chains[1:]:
+        labels[chain.held] = chain.targets[chain.held].sum(axis=1)
+    return labels
+
+
+def _shares(
+    scores: np.ndarray, calibrated: Calibration, given_one: bool, seed: int
+) -> tuple[Estimate, tuple[Estimate, ...]]:
+    """Return labels an image, and the share of images of each class."""
+    once = np.ones((1, len(scores)))
+    repeats = resample_rows(len(scores), BOOTSTRAPS, seeds.numpy_generator(seed, "beliefs", "bootstrap"))
+    (point,) = resampled_shares(scores, calibrated, once, given_one)
+    drawn = resampled_shares(scores, calibrated, repeats, given_one)
+    shares = tuple(estimate(value, column) for value, column in zip(point, drawn.T, strict=True))
+    return estimate(point.sum(), drawn.sum(axis=1)), shares

@@ -1,0 +1,191 @@
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import expit
+
+from pipeline.audits.metrics import average_precision, mean_average_precision
+from pipeline.methods.shared.draw_likelihood import CountDraw, ShareDraw
+from pipeline.training import beliefs, ridge
+from pipeline.training.beliefs import believe
+from pipeline.training.calibrate import calibrate
+
+
+def sample(n: int = 300, d: int = 12, c: int = 5, shown: int = 1, seed: int = 0) -> dict[str, np.ndarray]:
+    """Features, truth of one to some labels an image, and labels of which so many are shown."""
+    generator = np.random.default_rng(seed)
+    features = generator.normal(size=(n, d))
+    logits = 2 * features @ np.random.default_rng(99).normal(size=(d, c)) / np.sqrt(d) - 1
+    truth = generator.random((n, c)) < expit(logits)
+    truth[~truth.any(axis=1), 0] = True
+    observed = np.zeros((n, c), np.int8)
+    for row, labels in zip(observed, truth, strict=True):
+        row[generator.permutation(np.flatnonzero(labels))[:shown]] = 1
+    return {"features": features, "truth": truth, "observed": observed}
+
+
+def test_with_all_labels_shown_it_is_ridge_by_leaving_each_image_out() -> None:
+    given = sample(n=40, d=6, c=3)
+    full = given["truth"].astype(np.int8)
+    found = believe(given["features"], full, draw=ShareDraw(1.0), fits=1)
+    penalties = np.array(ridge.LAMBDAS) * np.trace(np.cov(given["features"].T, ddof=0)) / 6
+    scores, precision = [], []
+    for penalty in penalties:  # by hand: refit without each image, its penalty that of 40 images
+        rows = []
+        for i in range(40):
+            kept = np.arange(40) != i
+            x, y = given["features"][kept], full[kept].astype(float)
+            centred = x - x.mean(0)
+            weights = np.linalg.solve(centred.T @ centred + 40 * penalty * np.eye(6), centred.T @ (y - y.mean(0)))
+            rows.append((given["features"][i] - x.mean(0)) @ weights + y.mean(0))
+        scores.append(np.array(rows))
+        precision.append(np.mean(np.array(average_precision(full, scores[-1]), float)))
+    best = int(np.argmax(precision))
+    assert found.fits[0].penalty == ridge.LAMBDAS[best]
+    assert found.fits[0].precision == pytest.approx(precision[best])
+    logits = calibrate(scores[best], full, ShareDraw(1.0)).logits(scores[best])
+    assert np.allclose(found.logits, logits, atol=1e-4)
+    assert (found.present == full).all()
+    assert found.labels.value == pytest.approx(full.sum(1).mean(), abs=1e-3)
+
+
+def test_the_head_carries_centring_slope_and_bias() -> None:
+    given = sample()
+    found = believe(given["features"] * 3 + 5, given["observed"])
+    head = ridge.score(given["features"] * 3 + 5, found.weights, found.bias)
+    assert np.abs(head - found.logits).max() < 1  # left out or not, 300 images say much the same
+    assert np.corrcoef(head.ravel(), found.logits.ravel())[0, 1] > 0.99
+    other = believe(given["features"], given["observed"])
+    assert np.allclose(other.weights, found.weights * 3, atol=1e-3)
+    assert np.allclose(other.bias, found.bias + found.weights.sum(1) * 5, atol=1e-2)
+
+
+@pytest.mark.parametrize("shown", [1, 2])
+def test_beliefs_find_hidden_labels_and_their_number(shown: int) -> None:
+    train, test = sample(n=600, shown=shown), sample(n=1000, seed=1)
+    observed, truth = train["observed"], train["truth"]
+    observed[(np.random.default_rng(0).random(truth.shape) < 0.02) & ~truth] = -1
+    draw = CountDraw(torch.full((600,), shown))  # whoever shows fewer has no more
+    found = believe(train["features"], observed, draw=draw)
+    assert (found.present[observed == 1] == 1).all()
+    assert (found.present[observed == -1] == 0).all()
+    hidden = observed == 0
+    assert found.present[hidden & truth].mean() > 2 * found.present[hidden & ~truth].mean()
+    assert found.labels.low < found.labels.value < found.labels.high
+    assert found.labels.value == pytest.approx(truth.sum(1).mean(), rel=0.1)
+    assert np.abs(np.array(found.shares)[:, 0] - truth.mean(0)).max() < 0.1
+    one = believe(train["features"], observed, draw=draw, fits=1)
+    full = believe(train["features"], truth.astype(np.int8), draw=ShareDraw(1.0), fits=1)
+    scores = [
+        mean_average_precision(test["truth"].astype(int), ridge.score(test["features"], each.weights, each.bias))["map"]
+        for each in (one, found, full)
+    ]
+    assert scores[0] < scores[1] < scores[2]
+
+
+def test_lambda_is_not_fooled_by_targets_that_have_seen_the_labels() -> None:
+    generator = np.random.default_rng(0)
+    observed = np.eye(6, dtype=np.int8)[generator.integers(6, size=120)]
+    found = believe(generator.normal(size=(120, 400)), observed)  # noise, which tells nothing
+    for before, fit in itertools.pairwise(found.fits):
+        assert fit.precision < 1.25 * before.labels / 6  # what scores by chance have
+
+
+def test_mirrored_views_and_float16_are_taken() -> None:
+    given = sample(n=80, d=100)
+    narrow = given["features"].astype(np.float16)
+    plain = believe(narrow, given["observed"])
+    found = believe(narrow, given["observed"], narrow)
+    assert np.allclose(found.logits, plain.logits, atol=1e-2)  # a mirror that changes nothing
+    assert np.isfinite(believe(narrow, given["observed"], narrow[::-1]).logits).all()
+
+
+def test_the_same_seed_gives_the_same_bytes() -> None:
+    given = sample(n=60)
+    one, other = (believe(given["features"], given["observed"], seed=3) for _ in range(2))
+    assert one.present.tobytes() == other.present.tobytes()
+    assert one.weights.tobytes() == other.weights.tobytes()
+    assert (one.labels, one.shares) == (other.labels, other.shares)
+
+
+@pytest.mark.parametrize("fits", [1, 3])
+def test_images_that_show_nothing_are_believed_in_and_not_fitted(fits: int) -> None:
+    given = sample(n=100)
+    more = sample(n=30, seed=5)
+    features = np.vstack([given["features"], more["features"]])
+    found = believe(features, np.vstack([given["observed"], np.zeros((30, 5), np.int8)]), fits=fits)
+    if fits == 1:
+        alone = believe(given["features"], given["observed"], fits=1)
+        assert (found.fits[0].penalty, found.fits[0].precision) == (
+            alone.fits[0].penalty,
+            pytest.approx(alone.fits[0].precision),
+        )
+        assert np.allclose(found.weights, alone.weights, atol=1e-9)
+        assert found.labels.value == pytest.approx(alone.labels.value, abs=1e-9)
+    assert np.allclose(found.present[100:], expit(found.logits[100:]))
+    assert np.allclose(found.logits[100:], ridge.score(more["features"], found.weights, found.bias))
+
+
+def test_a_class_that_shows_nothing_or_little_is_told() -> None:
+    given = sample(n=100)
+    given["observed"] = np.hstack([given["observed"], np.zeros((100, 2), np.int8)])
+    given["observed"][:3, 6] = 1
+    found = believe(given["features"], given["observed"])
+    assert (found.unseen, found.seldom) == ((5,), (6,))
+    assert not found.weights[5].any()
+    assert expit(found.bias[5]) == pytest.approx(0.5 / 101)
+    assert found.shares[5].value < 0.01
+    assert np.isfinite(found.logits).all()
+    few = {**given, "observed": given["observed"][:, 5:]}  # now no class shows enough
+    found = believe(few["features"], few["observed"])
+    assert (found.unseen, found.seldom) == ((0,), (1,))
+    assert np.isfinite(found.logits).all()
+
+
+SMALL: dict[str, tuple[Any, Any]] = {
+    "one class": (np.random.default_rng(0).normal(size=(20, 4)), np.ones((20, 1), np.int8)),
+    "one class, shown now and then": (
+        np.random.default_rng(0).normal(size=(20, 4)),
+        (np.arange(20)[:, None] % 3 == 0).astype(np.int8),
+    ),
+    "fewer images than classes": (np.random.default_rng(0).normal(size=(6, 4)), np.eye(6, 9, dtype=np.int8)),
+    "two images": (np.random.default_rng(0).normal(size=(2, 4)), np.eye(2, dtype=np.int8)),
+    "collinear": (np.outer(np.arange(30.0), [1, 2, 0, 1]), np.eye(3, dtype=np.int8)[np.arange(30) % 3]),
+    "every label of every image": (np.random.default_rng(0).normal(size=(20, 4)), np.ones((20, 3), np.int8)),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("draw", [CountDraw(), ShareDraw(0.5)])
+def test_small_and_flat_data_give_finite_beliefs(name: str, draw: CountDraw | ShareDraw) -> None:
+    features, observed = SMALL[name]
+    found = believe(features, observed, draw=draw)
+    for values in (found.present, found.logits, found.weights, found.bias, [found.labels.value]):
+        assert np.isfinite(values).all()
+    assert ((found.present >= 0) & (found.present <= 1)).all()
+
+
+FAULTS: dict[str, tuple[Any, Any, str]] = {
+    "nan": (np.array([[1.0], [np.nan]]), np.eye(2, dtype=np.int8), "features: nan at row 1, feature 0"),
+    "constant": (np.ones((4, 3)), np.eye(4, dtype=np.int8), "no feature varies"),
+    "unlabelled": (np.eye(3), np.array([[0, -1]] * 3, np.int8), "no label is shown"),
+    "no row": (np.ones((0, 3)), np.ones((0, 2), np.int8), "no label is shown"),
+    "a value": (np.eye(2), np.array([[1, 0], [2, 0]], np.int8), "observed: 2 at row 1, class 0"),
+    "other rows": (np.eye(3), np.eye(2, dtype=np.int8), r"observed \(2, 2\) must be \(N, C\), of the 3 rows"),
+    "one labelled": (np.eye(3), np.eye(3, 2, dtype=np.int8)[[0, 2, 2]], "two rows with weight"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_cannot_be_believed_is_an_error(name: str) -> None:
+    features, observed, message = FAULTS[name]
+    with pytest.raises(ValueError, match=message):
+        believe(features, observed)
+
+
+def test_folds_cover_each_image_once() -> None:
+    seen = np.arange(23) < 20
+    assert sorted(np.concatenate(beliefs._folds(seen, 0)).tolist()) == list(range(23))
+    assert beliefs._folds(np.arange(23) < 9, 0) == []
