@@ -134,7 +134,7 @@ def test_the_page_says_what_the_numbers_say(built: tuple[Path, Reader]) -> None:
         "Plus-minus is the sample standard deviation over label draws. There is one training seed, so the spread",
         "bars one standard deviation and ticks single label draws",
         "Minus the highest",
-        "-4.0 [-7.2 to -0.8]",
+        "-4.0 [-6.5 to -1.5]",
         "+16.0 [+16.0 to +16.0]",
         "0 of 3",
         "In brackets: the 95% interval of Student's t over draws",

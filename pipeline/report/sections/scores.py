@@ -179,12 +179,14 @@ def _deviations(rows: pd.DataFrame) -> dict[str, list[str]]:
 def _paired(page: Page, result: Results, stage: str) -> pd.DataFrame | None:
     """Return the table of differences to the best of a stage and to the baseline; None of one label draw."""
     rows = comparisons.against_references(result, stage)
-    if result.draws < 2 or rows.empty or "test" in result.given:
+    if result.draws < 2 or "test" in result.given or not (rows[["best", "base"]] != "").to_numpy().any():
         return None
     page.table(f"{result.name}-{stage}-paired", rows)
     table = {"Method": [page.name(result, arm) for arm in frames.arms_of(rows)]}
     every = rows.to_dict("records")
     for name, other in (("best", "the highest"), ("base", label(BASELINE))):
+        if not rows[name].any():
+            continue
         table[f"Minus {other}"] = [_difference(row, name) for row in every]
         table[f"Draws won, {other}"] = [
             f"{row[f'from_{name}_won']:.0f} of {row[f'from_{name}_draws']:.0f}" if row[name] else "–" for row in every
