@@ -267,6 +267,20 @@ def test_a_run_repeats_its_bytes_and_another_seed_differs(project: Project) -> N
     assert project.bytes("linear_init", "digits-em_apl-0-1")["weights.pt"] != first["weights.pt"]
 
 
+def test_a_run_learns_from_the_labels_of_its_draw(project: Project) -> None:
+    other = np.zeros_like(project.table.truth)  # the last present label of each row is shown
+    last = project.table.truth.shape[1] - 1 - project.table.truth[:, ::-1].argmax(axis=1)
+    other[np.arange(len(other)), last] = 1
+    project.put(project.labels.parents[1] / "digits-1" / "observed.h5", single=other)
+    for draw in (0, 1):
+        linear_init(project.root, "digits", "an", draw, 0)
+    first, second = (project.bytes("linear_init", f"digits-an-{draw}-0") for draw in (0, 1))
+    assert first["weights.pt"] != second["weights.pt"]
+    assert "label draw 1, seed 0" in (project.folder("linear_init", "digits-an-1-0") / "summary.md").read_text()
+    inputs = read_json(project.folder("linear_init", "digits-an-1-0") / "manifest.json")["inputs"]
+    assert {name for name in inputs if "simulate" in name} == {"data/simulate/digits-1/observed.h5"}
+
+
 def test_test_images_and_their_labels_decide_nothing(project: Project) -> None:
     linear_init(project.root, "digits", "em_apl", 0, 0)
     first = project.bytes("linear_init", "digits-em_apl-0-0")
@@ -812,12 +826,12 @@ def test_a_validation_split_that_tells_nothing_chooses_nothing_and_the_run_says_
 
 
 def test_rates_that_a_search_adds_are_on_record_and_an_edge_is_said(project: Project) -> None:
-    folder = project.folder("linear_init", "digits-an-0")
+    folder = project.folder("linear_init", "digits-an-0-0")
     edges = set()
     for extend, values in ((0, [0.01, 0.1, 0.5]), (1, [0.01, 0.1])):
         search = {"values": values, "epochs": None, "extend": extend}
         project.set("linear_init", epochs=3, learning_rate="grid", search=search)
-        linear_init(project.root, "digits", "an", 0)
+        linear_init(project.root, "digits", "an", 0, 0)
         trials = read_tsv(folder / "search.tsv")
         rates = [float(row["learning_rate"]) for row in trials]
         best = max(
