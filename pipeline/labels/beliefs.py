@@ -91,6 +91,28 @@ def read_beliefs(path: Path, table: Table) -> Beliefs:
     return beliefs
 
 
+def read_head(path: Path, table: Table) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the linear head behind the beliefs of a dataset.
+
+    Args:
+        path: The file.
+        table: The dataset's table.
+
+    Returns:
+        Weights (C, D) and bias (C,); None where the beliefs are somebody else's, who gave no head.
+
+    Raises:
+        FileError: The file is absent or damaged, or its head is not of the table's classes.
+    """
+    with hdf5.read(path) as file:
+        if "weights" not in file:
+            return None
+        weights, bias = file["weights"][()], file["bias"][()]
+    if not len(weights) == len(bias) == len(table.classes) or not np.isfinite(weights).all():
+        raise FileError(f"{path}: its linear head is not of the table's classes; run beliefs again")
+    return weights, bias
+
+
 def rank_hidden(belief: np.ndarray, observed: np.ndarray, most: int) -> list[tuple[int, int, float]]:
     """Return the unknown labels that are most likely present.
 

@@ -42,7 +42,8 @@ class Result:
 
     trained: Trained
     """Network and method at the chosen epoch."""
-    learning_rate: float
+    learning_rate: float | None
+    """None where the head has a closed form."""
     trials: list[dict[str, Any]]
     """One row a learning rate."""
     logits: dict[str, np.ndarray]

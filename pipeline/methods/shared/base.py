@@ -55,6 +55,9 @@ class Method(nn.Module, ABC):
     """What must be at hand before the first step; words of NEEDS."""
     coupled: ClassVar[bool] = False
     """Whether the loss is more than the mean over cells of the first view, so that it needs the whole batch at once."""
+    closed_form: ClassVar[bool] = False
+    """Whether its linear head on cached features is fitted in closed form, without rate or epochs: that of the stage
+    beliefs or, where ``labels`` are not single, of ridge regression on these."""
     carries: ClassVar[tuple[str, ...]] = ()
     """Names in the state dict that cross from linear_init to the stage that continues it."""
 
