@@ -60,7 +60,7 @@ def root_for(name: str, contents: dict[str, Any]) -> Path:
     (root / "runs" / "linear_init").mkdir(parents=True)
     for shared in ("data", "weights"):
         (root / shared).symlink_to(Path(shared).resolve())
-    for run in Path("runs/linear_init").glob(f"{DATASET}-an-?"):
+    for run in Path("runs/linear_init").glob(f"{DATASET}-an-0-?"):
         (root / "runs" / "linear_init" / run.name).symlink_to(run.resolve())
     for path, content in contents.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -81,25 +81,29 @@ def trial(job: tuple[int, str, dict[str, Any], dict[str, Any], int]) -> dict[str
     torch.set_num_threads(1)
     read, stage = YAML(typ="safe", pure=True).load, entry["stage"]
     content, own = read(Path(PARAMS)), read(Path(method_file(method)))
-    content["grid"] |= {"seeds": list(SEEDS), "lac_start": entry.get("start", content["grid"]["lac_start"])}
+    content["grid"] |= {
+        "draws": [0],
+        "seeds": list(SEEDS),
+        "lac_start": entry.get("start", content["grid"]["lac_start"]),
+    }
     own["default"] = merge(own["default"], chosen)
     own.pop(DATASET, None)
     content[stage]["default"] = merge(content[stage]["default"], entry.get("set", {}))
-    key = f"{DATASET}-{method}-{seed}"
+    key = f"{DATASET}-{method}-0-{seed}"
     variant = None
     if stage == "finetune":  # from AN's head, which all of them can start from
         variant, key = f"{key}-settings", f"{key}-settings"
         change = {"stage": {}, "method": {}}
         content["variants"][stage] = {
-            key: {"dataset": DATASET, "method": method, "seed": seed, "start": "an", "set": change}
+            key: {"dataset": DATASET, "method": method, "draw": 0, "seed": seed, "start": "an", "set": change}
         }
     root = root_for(str(number), {PARAMS: content, method_file(method): own})
     with contextlib.redirect_stdout(io.StringIO()):
         if "start" in entry:
-            before = root / "runs" / "end_to_end" / f"{DATASET}-{entry['start']}-{seed}"
+            before = root / "runs" / "end_to_end" / f"{DATASET}-{entry['start']}-0-{seed}"
             before.parent.mkdir()
             before.symlink_to((Path("runs/end_to_end") / before.name).resolve())
-        getattr(importlib.import_module(f"stages.{stage}"), stage)(root, DATASET, method, seed, variant)
+        getattr(importlib.import_module(f"stages.{stage}"), stage)(root, DATASET, method, 0, seed, variant)
     found = files.read_json(root / "runs" / stage / key / "metrics.json")
     shutil.rmtree(root)
     return {

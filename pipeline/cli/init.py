@@ -300,8 +300,8 @@ def format_profile(name: str, root: str, block: dict[str, Any], table: Table, us
         f"  {name}: {{mirrored: true, batch_size: 32}}",
         "",
         "linear_init:",
-        f"  {name}: {{batch_size: 16, search: {{values: [3.0e-4, 1.0e-3, 3.0e-3], epochs: null}}, select: {select}, "
-        "flip: true}",
+        f"  {name}: {{batch_size: 16, search: {{values: [3.0e-4, 1.0e-3, 3.0e-3], epochs: null, extend: 3}}, "
+        f"select: {select}, flip: true}}",
         "",
         "variants:",
         "  lac: {}",

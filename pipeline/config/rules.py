@@ -74,6 +74,17 @@ def label_protocol(dataset: str, settings: Simulate, table: Table) -> list[str]:
     return [f"simulate.protocol: {settings.protocol}, but the labels of {dataset} are{are} exhaustive; set it to {use}"]
 
 
+def label_draws(dataset: str, settings: Simulate, draws: Iterable[int]) -> list[str]:
+    """Return a problem where labels that cannot be drawn again are asked for under a number of their own."""
+    if settings.protocol == "seeded" or list(draws) == [0]:
+        return []
+    why = {
+        "literature": "the published recipe has one draw; set it to [0], or simulate.protocol to seeded",
+        "given": "nothing is drawn where labels are given; set it to [0]",
+    }[settings.protocol]
+    return [f"grid.draws: {list(draws)}, but simulate.protocol of {dataset} is {settings.protocol}: {why}"]
+
+
 def empty_rows(dataset: str, settings: Simulate, table: Table) -> list[str]:
     """Return a problem where training or validation images have no positive and the settings refuse that."""
     rows = np.flatnonzero((table.official == 0) & ~table.truth.any(axis=1))
@@ -200,6 +211,29 @@ def strong_view(run: PlannedRun) -> list[str]:
     if "strong" not in run.views or run.settings.strong is not None:
         return []
     return [f"{run.origin('strong')}: is null, and `{run.method}` ({run.where}) asks for a strong view"]
+
+
+def unused_strong_views(runs: list[PlannedRun]) -> list[str]:
+    """Return a problem for each strong view that no run compares.
+
+    For the preflight: a stage's block serves all methods of its grid, of which one that compares views is enough; a
+    recipe or a variant serves the runs that read it.
+
+    Args:
+        runs: All runs of params.yaml; those on cached features have a rule of their own.
+    """
+    comparing = {(run.stage, run.dataset) for run in runs if "strong" in run.views}
+    unused: dict[str, set[str]] = {}
+    for run in runs:
+        if run.stage == "linear_init" or run.settings.strong is None or "strong" in run.views:
+            continue
+        key = run.origin("strong")
+        if not key.startswith(f"{run.stage}.") or (run.stage, run.dataset) not in comparing:
+            unused.setdefault(key, set()).add(run.method)
+    return [
+        f"{key}: is set, and compared by none of {', '.join(sorted(names))}; set it to null"
+        for key, names in unused.items()
+    ]
 
 
 def available(stage: str, head: Head) -> frozenset[str]:

@@ -22,10 +22,10 @@ Differs: an "undefined" belief or loss has to be named; one that weight 0 or bel
 Differs: a soft target is one number for all cells, or p itself; EM+APL stores one for each cell.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from pipeline.core.strict import Strict
@@ -39,7 +39,15 @@ from pipeline.methods.shared.cells import (
     log_present,
     power_present,
 )
-from pipeline.methods.shared.schedules import ConstantBelief, ConstantWeight, GaussianWeight, Pair, between
+from pipeline.methods.shared.schedules import (
+    ConstantBelief,
+    ConstantWeight,
+    GaussianWeight,
+    Pair,
+    Schedule,
+    between,
+    check_schedule,
+)
 
 NonNegative = Annotated[float, Field(ge=0)]
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -138,9 +146,17 @@ class Settings(Strict):
     l3: Loss
     """Loss of an unknown cell taken as absent, and of a cell observed absent unless it is ``negative_entropy`` or
     ``soft``."""
-    schedule: Literal["code", "paper_first", "paper_last"]
+    schedule: Schedule | None
     """Fraction of the way from first to last in epoch e of T. ``code``: (e - 1) / T for the belief, e / T for the
-    weight, as in GR's code; ``paper_first``, ``paper_last``: (e - 1) / T or e / T for both."""
+    weight, as in GR's code; ``paper_first``, ``paper_last``: (e - 1) / T or e / T for both; null where none
+    moves."""
+
+    @model_validator(mode="after")
+    def _schedule_of_what_moves(self) -> Self:
+        check_schedule(
+            self.schedule, isinstance(self.belief, LogisticBelief) or isinstance(self.weight, GaussianWeight)
+        )
+        return self
 
 
 class AssembledLoss(Method):

@@ -22,18 +22,26 @@ Differs: their first ``linear_init`` epochs hold the schedule and freeze the bac
 """
 
 from math import isfinite, log
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from pipeline.core.errors import ConfigError
-from pipeline.core.strict import Strict
+from pipeline.core.strict import Strict, given
 from pipeline.methods.shared.base import Method
 from pipeline.methods.shared.cells import Cells, power_present, rounded_share
 from pipeline.methods.shared.problem import Problem
-from pipeline.methods.shared.schedules import ConstantBelief, ConstantWeight, GaussianWeight, Pair, between
+from pipeline.methods.shared.schedules import (
+    ConstantBelief,
+    ConstantWeight,
+    GaussianWeight,
+    Pair,
+    Schedule,
+    between,
+    check_schedule,
+)
 
 NonNegative = Annotated[float, Field(ge=0)]
 
@@ -80,13 +88,22 @@ class Settings(Strict):
     """Exponent of the loss of an unknown cell taken as present."""
     q3: NonNegative
     """Exponent of the loss of an unknown cell taken as absent: 1 is the absolute error."""
-    schedule: Literal["code", "paper_first", "paper_last"]
-    """Which fraction of the way from first to last an epoch has."""
+    schedule: Schedule | None
+    """Which fraction of the way from first to last an epoch has; null where neither belief nor weight moves."""
     hold: Annotated[float, Field(ge=0, lt=1)]
     """Fraction of the stage's epochs, rounded, that keeps the first values; the schedule runs over the others."""
     floor: Annotated[float, Field(ge=0, lt=1)]
     """What is added to p inside the logarithm of an observed positive (q1 = 0): 1e-7 in the authors' code; 0: nothing,
-    exact. A q1 above 0 does not read it."""
+    exact, and so where q1 is above 0."""
+
+    @model_validator(mode="after")
+    def _each_value_has_an_effect(self) -> Self:
+        check_schedule(self.schedule, isinstance(self.belief, Logistic) or isinstance(self.weight, GaussianWeight))
+        if self.schedule is None and self.hold:
+            raise ValueError(f"hold: has no effect where nothing moves; set it to 0.0 {given(self.hold)}")
+        if self.q1 and self.floor:
+            raise ValueError(f"floor: has no effect where q1 is above 0; set it to 0.0 {given(self.floor)}")
+        return self
 
 
 class GeneralizedRobust(Method):

@@ -23,20 +23,31 @@ from pipeline.methods.shared.base import Method
 from pipeline.methods.shared.cells import Cells, focal_present, hill_absent, log_present
 
 
+class FocalMargin(Strict):
+    """-(1 - p_m)^gamma log p_m with p_m = sigmoid(z - margin)."""
+
+    kind: Literal["focal_margin"]
+    margin: Annotated[float, Field(ge=0)]
+    """Taken from the logit."""
+    gamma: Annotated[float, Field(ge=0)]
+    """Focusing exponent."""
+
+
+class Log(Strict):
+    """-log p."""
+
+    kind: Literal["log"]
+    floor: Annotated[float, Field(ge=0, lt=1)]
+    """What is added to p inside the logarithm: 1e-7 in GR's code; 0: nothing, exact."""
+
+
 class Settings(Strict):
     """Settings of Hill."""
 
     lamb: Annotated[float, Field(ge=1)]
     """lambda; from 1 on the loss is nowhere negative, from 1.5 on it nowhere falls as p grows."""
-    positive: Literal["focal_margin", "log"]
+    positive: Annotated[FocalMargin | Log, Field(discriminator="kind")]
     """Loss of an observed label."""
-    margin: Annotated[float, Field(ge=0)]
-    """Taken from the logit of an observed label (``focal_margin``); ``log`` does not read it."""
-    gamma: Annotated[float, Field(ge=0)]
-    """Focusing exponent of an observed label (``focal_margin``); ``log`` does not read it."""
-    floor: Annotated[float, Field(ge=0, lt=1)]
-    """What is added to p inside the logarithm of an observed label (``log``): 1e-7 in GR's code; 0: nothing, exact.
-    ``focal_margin`` does not read it."""
 
 
 class Hill(Method):
@@ -46,10 +57,11 @@ class Hill(Method):
 
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
         """Return belief 0, weight 1, the loss of presence and the hill; arguments as in `Method.cells`."""
-        if self.settings.positive == "log":
-            present = log_present(logits, self.settings.floor)
+        positive = self.settings.positive
+        if isinstance(positive, Log):
+            present = log_present(logits, positive.floor)
         else:
-            present = focal_present(logits - self.settings.margin, self.settings.gamma)
+            present = focal_present(logits - positive.margin, positive.gamma)
         return Cells(
             belief=torch.zeros_like(logits),
             weight=torch.ones_like(logits),

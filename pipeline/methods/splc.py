@@ -24,6 +24,20 @@ from pipeline.methods.shared.base import Method
 from pipeline.methods.shared.cells import Cells, focal_present, hill_absent, rounded_share
 
 
+class FocalAbsence(Strict):
+    """F(-z)."""
+
+    kind: Literal["focal"]
+
+
+class HillAbsence(Strict):
+    """(lamb - p) p^2."""
+
+    kind: Literal["hill"]
+    lamb: Annotated[float, Field(ge=1)]
+    """lambda; from 1 on the loss is nowhere negative, from 1.5 on it nowhere falls as p grows."""
+
+
 class Settings(Strict):
     """Settings of SPLC."""
 
@@ -35,10 +49,8 @@ class Settings(Strict):
     """Taken from the logit of an observed label."""
     gamma: Annotated[float, Field(ge=0)]
     """Focusing exponent."""
-    negative: Literal["focal", "hill"]
+    negative: Annotated[FocalAbsence | HillAbsence, Field(discriminator="kind")]
     """Loss of absence."""
-    lamb: Annotated[float, Field(ge=1)]
-    """lambda of ``hill``; ``focal`` does not read it."""
     corrected_margin: bool
     """Whether the margin is taken from the logit of a corrected label too."""
 
@@ -58,13 +70,15 @@ class SelfPacedCorrection(Method):
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
         """Return belief 1 on corrected cells and 0 elsewhere, and weight 1; arguments as in `Method.cells`."""
         margined = focal_present(logits - self.settings.margin, self.settings.gamma)
-        focal = self.settings.negative == "focal"
+        negative = self.settings.negative
         return Cells(
             belief=self._corrected(logits).to(logits.dtype),
             weight=torch.ones_like(logits),
             l1=margined,
             l2=margined if self.settings.corrected_margin else focal_present(logits, self.settings.gamma),
-            l3=focal_present(-logits, self.settings.gamma) if focal else hill_absent(logits, self.settings.lamb),
+            l3=hill_absent(logits, negative.lamb)
+            if isinstance(negative, HillAbsence)
+            else focal_present(-logits, self.settings.gamma),
         )
 
     def pseudo_labels(self, logits: Tensor, observed: Tensor, index: Tensor) -> Tensor:

@@ -34,7 +34,8 @@ def choose(
     Returns:
         The learning rate, what was trained at it, and one row a trial. Equal scores: the smaller rate; all equal, so
         that validation says nothing: the middle one. Where trials are shorter than the run, it is trained once more at
-        the chosen rate, and at the next best where it diverges then.
+        the chosen rate, and at the next best where it diverges then. Where the best rate is an edge of the grid, the
+        grid is widened as `Search.extend` allows.
 
     Raises:
         TrainingError: Training diverged at every rate of a grid.
@@ -52,20 +53,34 @@ def are_tied(rows: list[dict[str, Any]]) -> bool:
     return len(scores) > 1 and len(set(scores)) == 1
 
 
+def is_edge(rows: list[dict[str, Any]]) -> bool:
+    """Return whether the chosen rate is the lowest or highest of at least three, so that a better one may lie outside.
+
+    Of two rates one is always the edge.
+    """
+    tried = sorted(row["learning_rate"] for row in rows)
+    chosen = next(row["learning_rate"] for row in rows if row["chosen"])
+    return len(tried) > 2 and chosen in (tried[0], tried[-1])
+
+
 def _search_grid(
     search: Search, train: Callable[[float, int | None], Trial], judge: Callable[[Trial], Verdict]
 ) -> tuple[float, Trial, list[dict[str, Any]]]:
-    rates = sorted(search.values)
-    middle = rates[(len(rates) - 1) // 2]
+    waiting = sorted(search.values)
+    middle = waiting[(len(waiting) - 1) // 2]
     rows: dict[float, dict[str, Any]] = {}
     held: dict[float, Trial] = {}  # the few that may still be chosen: a trial can hold gigabytes of logits
-    for rate in rates:
+    while waiting:
+        rate = waiting.pop(0)
         trial = train(rate, search.epochs)
         rows[rate] = _row(rate, judge(trial))
         if search.epochs is None:
             held[rate] = trial
             wanted = {middle, *_ranked(rows)[:1]}
             held = {kept: trial for kept, trial in held.items() if kept in wanted}
+        if not waiting and len(rows) < len(search.values) + search.extend:
+            waiting = _beyond(rows)
+    rows = dict(sorted(rows.items()))
     ranked = _ranked(rows)
     if are_tied(list(rows.values())):
         middle = sorted(ranked)[(len(ranked) - 1) // 2]  # of those that did not diverge
@@ -78,6 +93,16 @@ def _search_grid(
             return rate, trial, list(rows.values())
     told = ", ".join(f"{rate:g} in epoch {row['diverged']}" for rate, row in rows.items())
     raise TrainingError(f"training diverged at every rate of search.values: {told}")
+
+
+def _beyond(rows: dict[float, dict[str, Any]]) -> list[float]:
+    """Return the rate that follows the best one where that is the lowest or highest tried; none where it is inside."""
+    ranked, tried = _ranked(rows), sorted(rows)
+    if not ranked or are_tied(list(rows.values())) or ranked[0] not in (tried[0], tried[-1]):
+        return []
+    edge, inner = (tried[0], tried[1]) if ranked[0] == tried[0] else (tried[-1], tried[-2])
+    following = float(f"{edge * (edge / inner):.6g}")  # the digits that messages and files show
+    return [following] if 0 < following < math.inf and following not in rows else []
 
 
 def _ranked(rows: dict[float, dict[str, Any]]) -> list[float]:

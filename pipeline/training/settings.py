@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pipeline.core.strict import Count, Fraction, Positive, Strict
+from pipeline.core.strict import Count, Fraction, Positive, Strict, given
 from pipeline.networks.settings import Head
 
 Momentum = Annotated[float, Field(ge=0, lt=1)]
@@ -38,7 +38,7 @@ class StrongView(Strict):
     @model_validator(mode="after")
     def _strength_of_something(self) -> Self:
         if self.magnitude and not self.operations:
-            raise ValueError(f"magnitude: has no effect without operations; set it to 0 (given: {self.magnitude})")
+            raise ValueError(f"magnitude: has no effect without operations; set it to 0 {given(self.magnitude)}")
         return self
 
 
@@ -48,11 +48,16 @@ class Search(Strict):
     values: Annotated[list[Positive], Field(min_length=1)]
     epochs: Count | None
     """Epochs of a trial; null: as the run, and then the best trial is the run."""
+    extend: Annotated[int, Field(ge=0)]
+    """While the best rate is the lowest or highest tried, the next one is tried too, in the ratio of the two that lie
+    outermost there: at most so many in all; 0: none."""
 
     @model_validator(mode="after")
     def _values_once(self) -> Self:
         if len(set(self.values)) != len(self.values):
-            raise ValueError(f"values: names a learning rate twice (given: {self.values})")
+            raise ValueError(f"values: names a learning rate twice {given(self.values)}")
+        if self.extend and len(self.values) < 2:
+            raise ValueError(f"extend: has no effect beside one value; set it to 0 {given(self.extend)}")
         return self
 
 
@@ -67,11 +72,11 @@ class EarlyStop(Strict):
 
     @model_validator(mode="after")
     def _amount_of_the_rule(self) -> Self:
-        given = f"(given: {self.amount})"
+        found = given(self.amount)
         if self.rule == "patience" and (self.amount < 1 or self.amount % 1):
-            raise ValueError(f"amount: counts epochs under `patience`, a whole number of at least 1 {given}")
+            raise ValueError(f"amount: counts epochs under `patience`, a whole number of at least 1 {found}")
         if self.rule in ("none", "first_dip") and self.amount:
-            raise ValueError(f"amount: has no effect under `{self.rule}`; set it to 0.0 {given}")
+            raise ValueError(f"amount: has no effect under `{self.rule}`; set it to 0.0 {found}")
         return self
 
 
@@ -108,7 +113,8 @@ class Training(Strict):
     warmup: Annotated[float, Field(ge=0, lt=1)]
     """OneCycle's rising part, as a fraction of all steps; a run of one step is taken at the peak."""
     batch_norm: Literal["train", "frozen"]
-    """``frozen``: running statistics and affine parameters stay as loaded."""
+    """``frozen``: running statistics and affine parameters stay as loaded. One block serves every backbone: one without
+    batch norm, such as a transformer, trains alike under both."""
     freeze: list[str]
     """Backbone modules that are not trained, by their whole names, with all that is in them (LAC: conv1, bn1, layer1):
     ``layer1`` is neither ``layer10`` nor ``layer2.0.layer1``."""
@@ -123,7 +129,7 @@ class Training(Strict):
     crop: Annotated[float, Field(gt=0, le=1)]
     """Smallest area of the weak view's random resized crop, as a fraction of the image's; 1: none."""
     strong: StrongView | None
-    """The strong view; null where no method asks for one."""
+    """The strong view; null where no method of the block's runs asks for one."""
     keep_epoch_logits: bool
     """Whether eval-mode train logits of every epoch are stored (audits by round, Wasserstein by epoch)."""
 
@@ -144,6 +150,6 @@ class Training(Strict):
             and self.search is None,
         }
         for line in (line for line, broken in lines.items() if broken):
-            given = getattr(self, line.partition(":")[0])
-            raise ValueError(f"{line} (given: {given})" if given is not None else line)
+            found = getattr(self, line.partition(":")[0])
+            raise ValueError(f"{line} {given(found)}" if found is not None else line)
         return self

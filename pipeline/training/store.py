@@ -21,7 +21,7 @@ from pipeline.networks.network import Network
 from pipeline.training.loop import History
 from pipeline.training.run import Run
 from pipeline.training.score import score_splits
-from pipeline.training.search import are_tied
+from pipeline.training.search import are_tied, is_edge
 
 SUMMARY = Path(__file__).parent / "templates" / "run.md.j2"
 
@@ -84,6 +84,7 @@ def store_run(run: Run, result: Result) -> None:
         "key": run.key,
         "method": run.method,
         "dataset": run.dataset,
+        "draw": run.draw,
         "seed": run.seed,
         "select": run.settings.select,
         "classes": len(run.table.classes),
@@ -92,6 +93,7 @@ def store_run(run: Run, result: Result) -> None:
         "metrics": metrics,
         "trials": result.trials,
         "rates_tied": are_tied(result.trials),
+        "rate_at_edge": is_edge(result.trials),
         "epochs_tied": history.is_tied(),
     }
     write_summary(folder / "summary.md", SUMMARY, context)

@@ -486,6 +486,9 @@ def test_val_that_is_labelled_in_full_chooses_by_its_truth(project: Path, tmp_pa
     assert sentence in capsys.readouterr().out.splitlines()
     params = profiles.params(project, "mine")
     assert params.settings("linear_init", "mine").select == "clean"
+    assert (
+        params.settings("linear_init", "mine").search.extend > 0
+    )  # where the best rate of unseen data lies, nobody knows
     assert params.settings("simulate", "mine").protocol == "given" and "full" not in params.grid.linear_init
     assert preflight.check(project, params, LastRun(project)) == []
     for make in (listed, lambda folder: measured(folder, test="1;0")):

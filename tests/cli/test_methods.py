@@ -17,6 +17,7 @@ YEARS = {
     "focal": 2017, "asl": 2021, "hill": 2021, "splc": 2021,
     "ll_r": 2022, "ll_ct": 2022, "ll_cp": 2022, "plc": 2022, "lac": 2022, "smile": 2022,
     "en": 2023, "cl": 2023, "scl": 2023, "lasd": 2023, "mime": 2023, "gr": 2024, "framework": 2024,
+    "draw": 2026,
 }  # fmt: skip
 DENSITY = {"epr", "role", "en", "cl", "scl", "lasd"}
 NEEDS = {

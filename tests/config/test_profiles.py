@@ -82,7 +82,8 @@ def test_the_methods_with_a_linear_head_there_can_have_one(name: str) -> None:
     can = {method for method in given.methods if not _problems(given, "linear_init", given.grid.datasets[0], method)}
     assert set(given.grid.linear_init) <= can and len(given.grid.linear_init) > 20
     if name == "methods":
-        assert given.grid.finetune == given.grid.linear_init
+        heads_only = {"draw"}  # its worth is the belief, which linear heads show
+        assert given.grid.finetune == [each for each in given.grid.linear_init if each not in heads_only]
         others = {variant.method for variant in given.variants.finetune.values()}
         assert others == {"plc", "lasd", "scl"} and not others & can
 
@@ -165,6 +166,7 @@ RECIPES: dict[tuple[str, str], tuple[Any, ...]] = {
             "learning_rate": "grid",
             "search.values": [1e-5, 1e-4, 1e-3, 1e-2],
             "search.epochs": None,
+            "search.extend": 0,
             "epochs": 10,
             "early_stop.rule": "first_dip",
         }.items()
@@ -186,6 +188,7 @@ RECIPES: dict[tuple[str, str], tuple[Any, ...]] = {
             "finetune.epochs": 10,
             "finetune.learning_rate": "grid",
             "finetune.search.values": [1e-5, 1e-4, 1e-3, 1e-2],
+            "finetune.search.extend": 0,
             "finetune.head_factor": 1.0,
             "finetune.early_stop.rule": "none",
             "end_to_end.early_stop.rule": "none",
@@ -238,12 +241,12 @@ RECIPES: dict[tuple[str, str], tuple[Any, ...]] = {
     },
     # Zhang 2021, code
     ("hill", "lamb"): (1.5,) * 4,
-    ("hill", "margin"): (1.0,) * 4,
-    ("hill", "gamma"): (2.0,) * 4,
+    ("hill", "positive.margin"): (1.0,) * 4,
+    ("hill", "positive.gamma"): (2.0,) * 4,
     ("splc", "threshold"): (0.6,) * 4,
     ("splc", "margin"): (1.0,) * 4,
     ("splc", "gamma"): (2.0,) * 4,
-    ("splc", "negative"): ("focal",) * 4,
+    ("splc", "negative.kind"): ("focal",) * 4,
     ("splc", "corrected_margin"): (False,) * 4,
     # MIME, code
     ("mime", "theta"): (0.95,) * 4,
@@ -356,7 +359,7 @@ def variants(name: str, stage: str, method: str) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[int, Any]] = {}
     for key, each in getattr(params(name).variants, stage).items():
         if each.method == method and not key.endswith("-lem"):
-            found.setdefault(key.split("-", 3)[3], {})[each.seed] = each.set.model_dump()
+            found.setdefault(key.split("-", 4)[4], {})[each.seed] = each.set.model_dump()
     assert all(sorted(seeds) == params(name).grid.seeds for seeds in found.values())
     return {what: seeds[0] for what, seeds in found.items()}
 
@@ -387,7 +390,9 @@ def test_ablation_of_gr(name: str) -> None:
     assert set(found) == {"none", "k", "v", "l", "k_v", "k_l", "v_l"}
     for what in found:
         parts = set(what.split("_"))
-        run = {key: looked_up(name, "gr", key, f"{name}-gr-0-{what}") for key in ("belief", "weight", "q1", "q2", "q3")}
+        run = {
+            key: looked_up(name, "gr", key, f"{name}-gr-0-0-{what}") for key in ("belief", "weight", "q1", "q2", "q3")
+        }
         whole = {key: looked_up(name, "gr", key) for key in run}
         assert run["belief"] == (whole["belief"] if "k" in parts else {"kind": "constant", "value": 0.0})
         assert run["weight"] == (whole["weight"] if "v" in parts else {"kind": "constant", "value": 1.0})
@@ -407,7 +412,7 @@ def test_ablation_of_lasd() -> None:
 def test_ablation_of_lac(name: str) -> None:
     assert method_changes(name, "end_to_end", "lac") == {"one_stage": {"queue_size": 0}}
     assert method_changes(name, "lac", "lac") == {"no_queue": {"queue_size": 0}}
-    both = (f"{name}-an-1-lem", None)  # AN alone and AN with PLC, on one network by one recipe
+    both = (f"{name}-an-0-1-lem", None)  # AN alone and AN with PLC, on one network by one recipe
     alone, with_plc = (
         params(name).run("end_to_end", name, method, key)[0].model_dump()
         for method, key in zip(("an", "plc"), both, strict=True)
@@ -422,7 +427,7 @@ def test_boosted_large_losses(name: str) -> None:
     recipe |= {"head": {"kind": "boosted", "factor": 5.0}, "early_stop": {"rule": "none", "amount": 0.0}}
     for method, delta in (("ll_r", 0.005), ("ll_ct", 0.002), ("ll_cp", 0.001)):
         assert set(variants(name, "end_to_end", method)) == {"boosted"}
-        training, own = params(name).run("end_to_end", name, method, f"{name}-{method}-2-boosted")
+        training, own = params(name).run("end_to_end", name, method, f"{name}-{method}-0-2-boosted")
         assert training.model_dump().items() >= recipe.items() and own["delta"] == delta
 
 
@@ -437,6 +442,7 @@ def test_backbones_of_zhou() -> None:
     assert given.grid.end_to_end == ["an", "role", "em"]
     for method in given.grid.end_to_end:
         own = {str(given.run("end_to_end", name, method)) for name in models}
-        assert own == {str(params("voc").run("end_to_end", "voc", method))}
+        training, settings = params("voc").run("end_to_end", "voc", method)
+        assert own == {str((training.model_copy(update={"strong": None}), settings))}  # no method here compares views
     for section in ("prepare", "expected_positives"):
         assert len({str(getattr(given, section)[name]) for name in models}) == 1

@@ -31,7 +31,7 @@ def soft(target: float | str) -> dict[str, Any]:
     return {"kind": "soft", "target": target}
 
 
-AN: dict[str, Any] = {"belief": NEVER, "weight": ONE, "l1": LOG, "l2": LOG, "l3": LOG, "schedule": "code"}
+AN: dict[str, Any] = {"belief": NEVER, "weight": ONE, "l1": LOG, "l2": LOG, "l3": LOG, "schedule": None}
 HILL_GR = {**AN, "l3": HILL}
 HILL_MLML = {**HILL_GR, "l1": focal(1.0)}
 SPLC = {**AN, "belief": above(0.6), "l1": focal(1.0), "l2": focal(0.0), "l3": focal(0.0)}
@@ -49,6 +49,7 @@ GR = {
     "weight": {"kind": "gaussian", "mu": [0.5, 0.8], "sigma": [2, 0.5]},
     "l2": SOFT_Q,
     "l3": {"kind": "power", "q": 1.5},
+    "schedule": "code",
 }
 SETTINGS: list[dict[str, Any]] = [AN, HILL_GR, SPLC, EM_APL, GR, {**GR, "schedule": "paper_last"}]
 
@@ -181,19 +182,19 @@ def test_first_values_hold_before_training():
 
 
 # ---------------------------------------------------------------------------------------------- the methods' own files
-FOCAL = {"margin": 1.0, "gamma": 2.0, "lamb": 1.5}
+FOCAL = {"margin": 1.0, "gamma": 2.0}
 RIVALS = [
     ("an", {"floor": 0.0}, AN),
-    ("hill", {**FOCAL, "positive": "log", "floor": 0.0}, HILL_GR),
-    ("hill", {**FOCAL, "positive": "focal_margin", "floor": 0.0}, HILL_MLML),
+    ("hill", {"lamb": 1.5, "positive": {"kind": "log", "floor": 0.0}}, HILL_GR),
+    ("hill", {"lamb": 1.5, "positive": {"kind": "focal_margin", **FOCAL}}, HILL_MLML),
     (
         "splc",
-        {**FOCAL, "threshold": 0.6, "warmup": 0.0, "negative": "focal", "corrected_margin": False},
+        {**FOCAL, "threshold": 0.6, "warmup": 0.0, "negative": {"kind": "focal"}, "corrected_margin": False},
         SPLC,
     ),
     (
         "splc",
-        {**FOCAL, "threshold": 0.6, "warmup": 0.0, "negative": "hill", "corrected_margin": True},
+        {**FOCAL, "threshold": 0.6, "warmup": 0.0, "negative": HILL, "corrected_margin": True},
         {**SPLC, "l2": focal(1.0), "l3": HILL},
     ),
     ("em", {"alpha": 0.2, "floor": 0.0}, EM),
@@ -352,13 +353,13 @@ def test_a_threshold_of_belief_labels_the_unknown_cells_above_it():
 
 @pytest.mark.parametrize("belief", [NEVER, ALWAYS, GR["belief"]], ids=["0", "1", "logistic"])
 def test_a_belief_without_threshold_labels_nothing(belief):
-    method = made({**AN, "belief": belief})
+    method = made({**AN, "belief": belief, "schedule": "code" if belief is GR["belief"] else None})
     assert method.pseudo_labels(double([[50.0]]), torch.zeros(1, 1, dtype=torch.int8), torch.tensor([0])) is None
 
 
 def test_labels_are_those_of_splc_past_its_warmup():
     logits, observed = random_batch(40)
-    splc = {**FOCAL, "threshold": 0.6, "warmup": 0.0, "negative": "focal", "corrected_margin": False}
+    splc = {**FOCAL, "threshold": 0.6, "warmup": 0.0, "negative": {"kind": "focal"}, "corrected_margin": False}
     rival = build("splc", splc, Problem(6, ("",) * 7, torch.ones(7, dtype=torch.int64), None)).double()
     rival.begin_epoch(1, 4)
     found, expected = (each.pseudo_labels(logits, observed, torch.arange(6)) for each in (made(SPLC, 6, 7), rival))

@@ -19,8 +19,8 @@ SETTINGS: list[dict[str, Any]] = [
     PUBLISHED,
     {**PUBLISHED, "q1": 0.01, "q3": 1.5, "schedule": "paper_first", "hold": 0.5},
     {**PUBLISHED, "belief": {**K, "bias": ["statistics", -8]}, "schedule": "paper_last"},
-    {**PUBLISHED, "belief": OFF_K, "weight": OFF_V},
-    {**PUBLISHED, "belief": TRAINABLE, "weight": OFF_V},
+    {**PUBLISHED, "belief": OFF_K, "weight": OFF_V, "schedule": None},
+    {**PUBLISHED, "belief": TRAINABLE, "weight": OFF_V, "schedule": None},
 ]
 
 
@@ -83,7 +83,8 @@ def test_golden_loss(case):
 def test_every_row_of_the_ablation_is_a_matter_of_settings(k_on, v_on, l_on):
     """Table 3, by a loop over cells; a cross is k = 0, v = 1 or all q = 0.01."""
     q1, q2, q3 = (0.0, 0.2, 1.5) if l_on else (0.01, 0.01, 0.01)
-    method = made(2, 3, belief=K if k_on else OFF_K, weight=V if v_on else OFF_V, **{"q1": q1, "q2": q2, "q3": q3})
+    parts = {"belief": K if k_on else OFF_K, "weight": V if v_on else OFF_V, "q1": q1, "q2": q2, "q3": q3}
+    method = made(2, 3, **parts, schedule="code" if k_on or v_on else None)
     method.begin_epoch(3, 4)  # w, b half-way and mu, sigma three quarters of the way
     w, b, mu, sigma = 5.0, -5.0, 0.725, 0.875
     z, observed = [[0.4, -2.0, 3.1], [1.0, -0.3, -5.0]], [[1, 0, 0], [0, 0, -1]]
@@ -109,7 +110,7 @@ def test_nothing_on_is_assume_negative():
     observed = torch.tensor([[1, 0, 0, 0, -1]], dtype=torch.int8)
     expected = torch.nn.functional.binary_cross_entropy_with_logits(logits, (observed == 1).double()).item()
     for q, tolerance in ((0.0, 1e-14), (1e-9, 1e-7), (0.01, 0.02)):
-        method = made(belief=OFF_K, weight=OFF_V, q1=q, q2=q, q3=q)
+        method = made(belief=OFF_K, weight=OFF_V, q1=q, q2=q, q3=q, schedule=None)
         method.begin_epoch(1, 2)
         risk = method(Outputs(logits.unsqueeze(0)), observed, torch.tensor([0]))["risk"]
         assert risk.item() == pytest.approx(expected, rel=tolerance)

@@ -7,20 +7,23 @@ from pipeline.methods.shared.base import Method, build
 from pipeline.networks.interface import Outputs
 from tests.methods.cases import B, C, check_golden, double, generator, golden, problem, single_positives
 
-FOCAL = {"lamb": 1.5, "positive": "focal_margin", "margin": 1.0, "gamma": 2.0, "floor": 0.0}
-LOG = {"lamb": 1.5, "positive": "log", "margin": 0.0, "gamma": 0.0, "floor": 0.0}
+FOCAL = {"lamb": 1.5, "positive": {"kind": "focal_margin", "margin": 1.0, "gamma": 2.0}}
+LOG = {"lamb": 1.5, "positive": {"kind": "log", "floor": 0.0}}
 SETTINGS = [FOCAL, LOG, {**FOCAL, "lamb": 2.0}]
 FAR = [-745.0, -120.0, -30.0, -3.0, -0.1, 0.0, 0.1, 3.0, 17.0, 30.0, 120.0, 745.0]
 
 
 @pytest.mark.parametrize("case", golden("hill_mlml"), ids=lambda case: case["name"])
 def test_golden_numbers_with_focal_margin(case):
-    check_golden("hill", case, {**case["settings"], "floor": 0.3}, torch.tensor(case["observed"], dtype=torch.int8))
+    given = case["settings"]
+    positive = {"kind": given["positive"], "margin": given["margin"], "gamma": given["gamma"]}
+    settings = {"lamb": given["lamb"], "positive": positive}
+    check_golden("hill", case, settings, torch.tensor(case["observed"], dtype=torch.int8))
 
 
 @pytest.mark.parametrize("case", golden("hill_gr"), ids=lambda case: case["name"])
 def test_golden_numbers_with_log(case):
-    settings = {**case["settings"], "margin": 7.0, "gamma": 7.0, "floor": 0.0}  # `log` must not read the first two
+    settings = {"lamb": case["settings"]["lamb"], "positive": {"kind": case["settings"]["positive"], "floor": 0.0}}
     check_golden("hill", case, settings, torch.tensor(case["observed"], dtype=torch.int8))
 
 
@@ -53,5 +56,7 @@ def test_other_lambda(lamb):
 
 def test_focal_margin_without_margin_and_focus_is_log():
     batch = Outputs(torch.randn(1, B, C, generator=generator(1))), single_positives(B), torch.arange(B)
-    plain = build("hill", {**FOCAL, "margin": 0.0, "gamma": 0.0}, problem())(*batch)["risk"]
+    plain = build("hill", {**FOCAL, "positive": {"kind": "focal_margin", "margin": 0.0, "gamma": 0.0}}, problem())(
+        *batch
+    )["risk"]
     torch.testing.assert_close(plain, build("hill", LOG, problem())(*batch)["risk"])

@@ -14,14 +14,14 @@ PUBLISHED: dict[str, Any] = {
     "warmup": 0.0125,
     "margin": 1.0,
     "gamma": 2.0,
-    "negative": "focal",
-    "lamb": 1.5,
+    "negative": {"kind": "focal"},
     "corrected_margin": False,
 }
+HILL = {"kind": "hill", "lamb": 1.5}
 SETTINGS = [
     PUBLISHED,
-    {**PUBLISHED, "negative": "hill", "corrected_margin": True},
-    {**PUBLISHED, "negative": "hill", "warmup": 0.0},
+    {**PUBLISHED, "negative": HILL, "corrected_margin": True},
+    {**PUBLISHED, "negative": HILL, "warmup": 0.0},
     {**PUBLISHED, "threshold": 0.5, "corrected_margin": True, "warmup": 0.5, "gamma": 0.5},
 ]
 
@@ -41,7 +41,9 @@ def nothing_known(*shape: int) -> torch.Tensor:
 def test_golden_numbers(case):
     given, expected = case["settings"], case["expected"]
     observed = torch.tensor(case["observed"], dtype=torch.int8)
-    settings = {key: given[key] for key in ("margin", "gamma", "lamb", "negative", "corrected_margin")}
+    settings = {key: given[key] for key in ("margin", "gamma", "corrected_margin")}
+    hill = given["negative"] == "hill"
+    settings["negative"] = {"kind": given["negative"], **({"lamb": given["lamb"]} if hill else {})}
     settings |= {"threshold": given["tau"], "warmup": given["change_epoch"] / 10}
     method = make(observed.shape[1], epoch=given["epoch"] + 1, **settings)  # theirs are counted from 0
     logits = double([case["logits"]]).requires_grad_()
@@ -116,6 +118,7 @@ def test_known_labels_are_never_corrected():
 @pytest.mark.parametrize("case", golden("hill_mlml"), ids=lambda case: case["name"])
 def test_hill_losses_without_correction_are_those_of_hill(case):
     observed = torch.tensor(case["observed"], dtype=torch.int8)
-    own = {"margin": case["settings"]["margin"], "gamma": case["settings"]["gamma"], "lamb": case["settings"]["lamb"]}
-    settings = {**PUBLISHED, **own, "negative": "hill", "threshold": 1.0}
+    given = case["settings"]
+    own = {"margin": given["margin"], "gamma": given["gamma"], "negative": {"kind": "hill", "lamb": given["lamb"]}}
+    settings = {**PUBLISHED, **own, "threshold": 1.0}
     check_golden("splc", case, settings, observed)

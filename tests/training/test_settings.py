@@ -1,10 +1,9 @@
 """Every setting of a training stage has an effect, or is refused beside what makes it void: over the whole schema."""
 
-import types
 from collections.abc import Iterator
 from itertools import count
 from types import SimpleNamespace
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,12 +18,13 @@ from pipeline.training.loop import Data, Plan, Trainer
 from pipeline.training.settings import Training
 from pipeline.training.store import Trained
 from tests import tiny
+from tests.schema import leaves, models, others, replaced
 
 N, VAL, EPOCHS = 6, 8, 4
 BOTTLENECK = {key: value for key, value in tiny.EMBEDDING.items() if key != "embedding"}
 BOTTLENECK |= {"kind": "bottleneck", "latent": 4, "samples": 2}
 BASE = {"epochs": EPOCHS, "learning_rate": 0.02, "strong": tiny.STRONG, "early_stop": {"rule": "none", "amount": 0.0}}
-GRID = {"learning_rate": "grid", "search": {"values": [0.002, 0.02], "epochs": 1}}
+GRID = {"learning_rate": "grid", "search": {"values": [0.002, 0.02], "epochs": 1, "extend": 0}}
 CONTEXTS: dict[str, tuple[str, dict[str, Any]]] = {
     "sgd": (
         "finetune",
@@ -63,7 +63,8 @@ CONTEXTS: dict[str, tuple[str, dict[str, Any]]] = {
     "features": (
         "linear_init",
         {
-            **{"strong": None, "flip": True, "weight_decay": 0.1, **GRID},
+            **{"strong": None, "flip": True, "weight_decay": 0.1, "learning_rate": "grid"},
+            "search": {"values": [0.02, 0.5], "epochs": 1, "extend": 0},  # whose trials do not tie
             **{"schedule": "onecycle", "warmup": 0.3, "momentum": 0.5},
         },
     ),
@@ -117,53 +118,13 @@ def outcome(stage: str, settings: Training) -> bytes:
 
 
 # ---------------------------------------------------------------------------------------------- the schema
-def models(kind: Any) -> Iterator[type[BaseModel]]:
-    """The models that an annotation admits."""
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        yield kind
-    for each in get_args(kind):
-        yield from models(each)
-
-
-def leaves(block: BaseModel, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
-    """Path, annotation and value of each setting of a block, those of its parts included."""
-    for key, field in type(block).model_fields.items():
-        value = getattr(block, key)
-        yield (*path, key), field.annotation, value
-        if isinstance(value, BaseModel):
-            yield from leaves(value, (*path, key))
-
-
-def others(kind: Any, value: Any) -> list[Any]:
-    """Values of another kind or far from the given one that an annotation admits, or may."""
-    if get_origin(kind) is Literal:
-        return [each for each in get_args(kind) if each != value]
-    if get_origin(kind) in (Union, types.UnionType):
-        parts = [each for each in get_args(kind) if each is not type(None)]
-        found = [each for part in parts for each in others(part, value) if each != value]
-        return [*found, *([None] if value is not None and type(None) in get_args(kind) else [])]
-    if get_origin(kind) is tuple:
-        return [[0.1, 0.6]]
-    if get_args(kind) and hasattr(kind, "__metadata__"):
-        return others(get_args(kind)[0], value)
-    if kind is bool:
-        return [not value]
-    if kind is int:
-        return [2 * value, value // 2] if isinstance(value, int) and value else [4]  # of heads and widths some fit
-    if kind is float:
-        return [value / 4, 4 * value] if isinstance(value, float) and value else [0.5]
-    if get_origin(kind) is list:
-        return [["layers.1"], []] if get_args(kind) == (str,) else [[0.05]]
-    return []
-
-
 BLOCKS = [
     tiny.LINEAR,
     tiny.STRONG,
     {"kind": "boosted", "factor": 5.0},
     tiny.EMBEDDING,
     BOTTLENECK,
-    {"values": [0.05], "epochs": None},
+    {"values": [0.05], "epochs": None, "extend": 0},
     {"decay": 0.3, "rule": "warmup"},
     {"rule": "none", "amount": 0.0},
     {"rule": "drop", "amount": 99.0},
@@ -187,10 +148,6 @@ def changes(settings: Training) -> Iterator[tuple[tuple[str, ...], Any]]:
         for other in [*others(kind, value), *(block for block in blocks if block != current)]:
             if other != current:
                 yield path, other
-
-
-def replaced(block: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
-    return block | {path[0]: replaced(block[path[0]], path[1:], value) if len(path) > 1 else value}
 
 
 def of_contexts(*stages: str) -> list[str]:

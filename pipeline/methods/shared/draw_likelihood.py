@@ -32,8 +32,8 @@ from torch.nn.functional import logsigmoid
 
 NODES = {1: 16, 5: 24}
 MORE_NODES = 64
-"""Gauss-Legendre nodes of a count draw by how many labels are shown at most. At C = 10, 8 are exact; at C = 10,000 these
-give 1e-10 for one label and five, and 1e-6 for thousands."""
+"""Gauss-Legendre nodes of a count draw by how many labels are shown at most. At C = 10, 8 are exact; at C = 10,000
+these give 1e-10 for one label and for five, and 1e-6 for thousands."""
 STEP = 0.2
 """Step of the trapezoidal rule of a weighted draw, in units of the logarithm of time."""
 FALL = 34.0
@@ -162,7 +162,9 @@ def posterior_of_arrays(
     Returns:
         (N,) log-likelihood, (N, C) its gradient to the logits, (N, C) beliefs; of the logits' type.
     """
-    found = posterior(torch.from_numpy(logits), torch.from_numpy(observed), draw)
+    # torch wants arrays in order and writable, which a mapped file is not
+    z, labels = (torch.from_numpy(np.require(each, requirements=["C", "W"])) for each in (logits, observed))
+    found = posterior(z, labels, draw)
     return found.log_likelihood.numpy(), found.gradient.numpy(), found.belief.numpy()
 
 

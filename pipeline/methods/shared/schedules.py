@@ -8,10 +8,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pipeline.core.strict import Fraction, Positive, Strict
+from pipeline.core.strict import Fraction, Positive, Strict, given
 
 Pair = Annotated[tuple[float, float], Field(strict=False)]  # YAML has lists only
 """First and last value of what moves over the epochs."""
+
+
+Schedule = Literal["code", "paper_first", "paper_last"]
+"""Which fraction of the way from first to last an epoch has: see the methods."""
 
 
 class ConstantBelief(Strict):
@@ -38,6 +42,24 @@ class GaussianWeight(Strict):
     """First and last mean."""
     sigma: Annotated[tuple[Positive, Positive], Field(strict=False)]
     """First and last standard deviation."""
+
+
+def check_schedule(schedule: Schedule | None, moves: bool) -> None:
+    """Refuse a schedule of nothing, and a belief or weight that moves without one.
+
+    Args:
+        schedule: The setting.
+        moves: Whether belief or weight has a first and a last value.
+
+    Raises:
+        ValueError: One is there without the other.
+    """
+    if moves and schedule is None:
+        raise ValueError("schedule: is null, and belief or weight moves from a first to a last value")
+    if schedule is not None and not moves:
+        raise ValueError(
+            f"schedule: has no effect where neither belief nor weight moves; set it to null {given(schedule)}"
+        )
 
 
 def between(pair: tuple[float, float], way: float) -> float:

@@ -13,15 +13,20 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.special import roots_legendre
 
+from pipeline.methods.shared import draw_likelihood
+from pipeline.methods.shared.base import build
 from pipeline.methods.shared.draw_likelihood import (
     CountDraw,
     ShareDraw,
+    belief_at,
+    expected_count,
     log_likelihood,
     posterior,
     posterior_of_arrays,
 )
+from tests.methods.cases import C, any_labels, generator, problem, single_positives
 
-deterministic = settings(max_examples=40, deadline=None, derandomize=True, database=None)
+deterministic = settings(max_examples=25, deadline=None, derandomize=True, database=None)
 
 
 def sigmoid(z: float) -> float:
@@ -160,3 +165,169 @@ def test_ten_thousand_classes_in_float32(kind, m):
     expected = np.asarray(beliefs)[np.searchsorted(kinds, z[m:])]
     np.testing.assert_allclose(belief[0, m:], expected, rtol=1e-6, atol=1e-30)
     assert np.isfinite(gradient).all()
+
+
+def fine_rule(logits: np.ndarray, shown: list[int], weights: np.ndarray) -> tuple[float, float]:
+    """Log of the race's integral over log s, and belief of the last label, by steps of 1/100 over 200 e-foldings."""
+    log_s = np.arange(-130, 70, 0.01)
+    value, s = log_s + np.log(0.01), np.exp(log_s)
+    value += np.log(sum(weights[o] / np.expm1(np.minimum(weights[o] * s, 700)) for o in shown))
+    value += sum(np.log(-np.expm1(-weights[o] * s)) for o in shown)
+    p, q = np.array([sigmoid(z) for z in logits]), np.array([sigmoid(-z) for z in logits])
+    for j in set(range(len(logits))) - set(shown):
+        value += np.log(q[j] + p[j] * np.exp(-weights[j] * s))
+    omega = np.exp(value - value.max())
+    left = p[-1] * np.exp(-weights[-1] * s)
+    return log_of_sum(value), float((omega * left / (q[-1] + left)).sum() / omega.sum())
+
+
+@pytest.mark.parametrize("scale", [0.0, 2.0, 6.0])
+@pytest.mark.parametrize("m", [1, 2, 6])
+def test_weights_at_far_logits_in_float32(m, scale):
+    random, c = np.random.default_rng(3), 300
+    z = random.choice([-100.0, -3, 0, 17, 100], c).astype(np.float32)
+    z[:m] = 100
+    weights = np.exp(scale * random.normal(size=c))
+    observed = torch.zeros(1, c, dtype=torch.int8)
+    observed[0, :m] = 1
+    value, belief = fine_rule(z.astype(np.float64), list(range(m)), weights)
+    found = posterior(torch.from_numpy(z[None]), observed, CountDraw(weights=torch.from_numpy(weights)))
+    assert found.log_likelihood.item() == pytest.approx(value, rel=1e-6)
+    assert found.belief[0, -1].item() == pytest.approx(belief, rel=1e-6, abs=1e-30)
+    assert torch.isfinite(found.gradient).all()
+
+
+@given(st.integers(0, 2**31), st.sampled_from(["count", "closed", "weights", "share"]))
+@settings(deterministic, max_examples=8)
+def test_gradient_is_the_slope_of_the_likelihood(seed, kind):
+    """By differences: Fisher's identity gives the code's gradient without differentiating anything."""
+    rows, classes = 6, 5
+    random = generator(seed)
+    z = 3 * torch.randn(rows, classes, generator=random, dtype=torch.float64)
+    labels = any_labels(rows, seed)
+    weights = torch.exp(2 * torch.randn(rows, classes, generator=random, dtype=torch.float64))
+    draw = {
+        "count": CountDraw(),
+        "closed": CountDraw(torch.full((rows,), classes)),
+        "weights": CountDraw(weights=weights),
+        "share": ShareDraw(torch.sigmoid(weights.log())),
+    }[kind]
+    given_z = z.requires_grad_()
+    assert torch.autograd.gradcheck(lambda z: log_likelihood(z, labels, draw), given_z, atol=1e-7)
+    found = posterior(z, labels, draw)
+    torch.testing.assert_close(found.gradient, (found.belief - torch.sigmoid(z)).detach(), rtol=0, atol=1e-14)
+
+
+def test_second_derivative_is_refused():
+    z = torch.zeros(1, 2, requires_grad=True)
+    value = log_likelihood(z, torch.tensor([[1, 0]], dtype=torch.int8), CountDraw())
+    (slope,) = torch.autograd.grad((value**2).sum(), z, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        slope.sum().backward()
+
+
+# ---------------------------------------------------------------------------------------------- what it contains
+Z = torch.tensor([[-40.0, -3.0, 0.0, 2.0, 30.0]], dtype=torch.float64)
+
+
+def test_a_share_of_one_is_an_and_none_leaves_p():
+    assert torch.equal(belief_at(Z, 1.0), torch.zeros_like(Z))
+    assert torch.equal(belief_at(Z, 0.0), torch.sigmoid(Z))
+    everything = posterior(Z, torch.tensor([[0, 1, 0, -1, 0]]), ShareDraw(1.0))
+    loss = build("an", {"floor": 0.0}, problem()).cells(Z, torch.zeros(1, 5), torch.tensor([0]))
+    expected = -(loss.l1[0, 1] + loss.l3[0, [0, 2, 3, 4]].sum())
+    assert everything.log_likelihood.item() == pytest.approx(expected.item(), rel=1e-12)
+
+
+@pytest.mark.parametrize("a", [0.1, 0.5, 0.97])
+def test_a_fixed_share_is_the_calibrated_belief_of_gr(a):
+    p = torch.sigmoid(Z)
+    calibrated = (1 - a) * p / (1 - a * p)
+    torch.testing.assert_close(belief_at(Z, a), calibrated, rtol=1e-12, atol=0)
+    found = posterior(Z, torch.zeros(1, 5), ShareDraw(a))
+    torch.testing.assert_close(found.belief, calibrated, rtol=1e-12, atol=0)
+    assert found.log_likelihood.item() == pytest.approx(torch.log1p(-a * p).sum().item(), rel=1e-12)
+
+
+def test_equal_weights_are_no_weights_whatever_their_scale():
+    z, labels = 3 * torch.randn(60, C, generator=generator(5), dtype=torch.float64), any_labels(60)
+    plain = posterior(z, labels, CountDraw())
+    for weights in (torch.ones(C), 1e-200 * torch.ones(60, C, dtype=torch.float64), torch.full((C,), 1e30)):
+        weighted = posterior(z, labels, CountDraw(weights=weights))
+        torch.testing.assert_close(weighted.log_likelihood, plain.log_likelihood, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(weighted.belief, plain.belief, rtol=1e-9, atol=1e-9)
+
+
+def test_label_of_no_weight_is_believed_as_before():
+    labels = torch.tensor([[0, 1, 0, 0, 0]], dtype=torch.int8)
+    found = posterior(Z, labels, CountDraw(weights=torch.tensor([1.0, 2.0, 0.0, 1.0, 0.0])))
+    assert found.belief[0, [2, 4]].tolist() == pytest.approx(torch.sigmoid(Z[0, [2, 4]]).tolist(), rel=1e-12)
+
+
+def test_row_that_shows_nothing():
+    labels = torch.tensor([[0, 0, -1, 0, 0]], dtype=torch.int8)
+    silent = posterior(Z, labels, CountDraw())
+    assert silent.log_likelihood.item() == pytest.approx(math.log(0.5), rel=1e-12)
+    assert torch.equal(silent.belief[labels == 0], torch.sigmoid(Z)[labels == 0])
+    told = posterior(Z, labels, CountDraw(torch.tensor([1])))  # it had been shown if there were any
+    assert told.log_likelihood.item() == pytest.approx(-sum(math.log1p(math.exp(z)) for z in Z[0].tolist()), rel=1e-12)
+    assert told.belief.tolist() == [[0.0] * 5]
+
+
+def test_blocks_are_rows_of_their_own(monkeypatch):
+    z, labels = torch.randn(30, C, generator=generator(6), dtype=torch.float64), any_labels(30)
+    weights = torch.rand(30, C, generator=generator(7), dtype=torch.float64) + 0.1
+    for draw in (CountDraw(labels.eq(1).sum(1) + torch.arange(30) % 2), CountDraw(weights=weights)):
+        whole = posterior(z, labels, draw)
+        with monkeypatch.context() as patch:
+            patch.setattr(draw_likelihood, "BLOCK", 1)
+            single = posterior(z, labels, draw)
+        for field in ("log_likelihood", "belief", "absence", "gradient"):
+            torch.testing.assert_close(getattr(single, field), getattr(whole, field), rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_shapes_and_types(rows, dtype):
+    for draw in (CountDraw(), CountDraw(weights=torch.ones(C)), ShareDraw(0.4)):
+        found = posterior(torch.zeros(rows, C, dtype=dtype), single_positives(rows), draw)
+        assert found.log_likelihood.shape == (rows,)
+        assert all(each.shape == (rows, C) for each in (found.belief, found.absence, found.gradient))
+        assert all(each.dtype == dtype for each in vars(found).values())
+
+
+def test_arrays_of_a_mapped_file():
+    z, labels = torch.randn(7, C, generator=generator(8)), single_positives(7)
+    whole = posterior(z, labels, CountDraw())
+    turned = z.numpy()[::-1], labels.numpy()[::-1]
+    for each in turned:
+        each.flags.writeable = False
+    value, gradient, belief = posterior_of_arrays(*turned, CountDraw())
+    for found, expected in ((value, whole.log_likelihood), (gradient, whole.gradient), (belief, whole.belief)):
+        np.testing.assert_allclose(found[::-1], expected.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (CountDraw(torch.tensor([0])), "count: a row shows more"),
+        (CountDraw(weights=torch.tensor([0.0, 1, 1, 1, 1])), "weights: .*above 0 where a label is shown"),
+        (CountDraw(weights=torch.tensor([1.0, -1, 1, 1, 1])), "weights: "),
+        (CountDraw(weights=torch.tensor([1.0, math.nan, 1, 1, 1])), "weights: "),
+        (CountDraw(weights=torch.tensor([1.0, math.inf, 1, 1, 1])), "weights: "),
+        (ShareDraw(0.0), "share: "),
+        (ShareDraw(1.5), "share: "),
+        (ShareDraw(math.nan), "share: "),
+    ],
+)
+def test_impossible_draws_are_refused(draw, message):
+    with pytest.raises(ValueError, match=message):
+        posterior(Z, torch.tensor([[1, 0, 0, 0, 0]], dtype=torch.int8), draw)
+
+
+def test_expected_count_is_that_of_the_posterior_over_label_sets():
+    row = Row([0.3, -1.0, 2.0, 0.5, -0.2], [0, 1, 0, -1, 0], 1)
+    _, beliefs = by_label_sets(row)
+    logits, observed = row.tensors()
+    assert expected_count(posterior(logits, observed, row.draw).belief, observed).item() == pytest.approx(sum(beliefs))
+    assert expected_count(torch.full((1, 5), 0.5), observed).tolist() == [2.5]
