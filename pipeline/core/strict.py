@@ -60,7 +60,7 @@ def explain(error: ValidationError, prefix: str) -> str:
     """
     lines = []
     for fault in error.errors():
-        key = ".".join(str(part) for part in (prefix, *fault["loc"]) if part not in ("", "[key]"))
+        key = ".".join(str(part) for part in (prefix, *fault["loc"]) if part != "" and not str(part).startswith("["))
         if fault["type"] == "value_error":
             reason = str(fault.get("ctx", {})["error"])
             lines.append(f"{key}{'.' if re.match('[a-z0-9_.]+: ', reason) else ': '}{reason}")
