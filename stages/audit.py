@@ -12,13 +12,12 @@ from stages import entry  # isort: split
 
 from pathlib import Path
 
-from tqdm import tqdm
-
 from pipeline.audits.audit import COLUMNS, MISSED_COLUMNS, audit_run, merge_missed, summarize_audits
 from pipeline.audits.runs import explain_unknown_truth, open_run
 from pipeline.config.params import TRAINING_STAGES, read_params
 from pipeline.core import files
 from pipeline.core.manifest import write_manifest
+from pipeline.core.progress import track
 from pipeline.core.summary import write_summary
 from pipeline.labels.observed import observed_file, read_observed
 from pipeline.labels.table import read_table
@@ -41,7 +40,7 @@ def audit(root: Path, dataset: str, draw: int, seed: int) -> None:
     without_truth = explain_unknown_truth(table, dataset)
     audits = []
     planned = [(stage, *run) for stage in TRAINING_STAGES for run in params.keys(stage, dataset, draw, seed)]
-    for stage, key, method, _ in tqdm(planned, desc="audit", unit="run", disable=None):
+    for stage, key, method, _ in track(planned, "audit", len(planned), "run"):
         name = {"stage": stage, "key": key, "method": method}
         with open_run(root / "runs" / stage / key, table) as run:
             audits.append(audit_run(name, run, table, observed, settings, without_truth))

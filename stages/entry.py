@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pipeline.core.errors import SpmlError
-from pipeline.core.text import show_text
+from pipeline.core.text import prefixed, show_text
 
 TEMPLATES = Path(__file__).parent / "templates"
 """Folder of the stages' summaries, ``<stage>.md.j2``."""
@@ -66,7 +66,7 @@ def run(stage: Callable[..., None], argv: list[str] | None = None) -> None:
     try:
         stage(Path("."), **vars(arguments))
     except SpmlError as error:
-        sys.exit(show_text(f"{stage.__name__}: {error}"))
+        sys.exit(show_text(prefixed(stage.__name__, str(error))))
     except KeyboardInterrupt:
         print(f"{stage.__name__}: interrupted; run it again to go on", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)

@@ -11,13 +11,12 @@ from stages import entry  # isort: split
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from pipeline.audits.runs import explain_unknown_truth
 from pipeline.audits.wasserstein import COLUMNS, SPLITS, compare_runs, measure_run, tabulate
 from pipeline.config.params import TRAINING_STAGES, read_params
 from pipeline.core import files
 from pipeline.core.manifest import write_manifest
+from pipeline.core.progress import track
 from pipeline.core.summary import write_summary
 from pipeline.labels.observed import observed_file, read_observed
 from pipeline.labels.table import read_table
@@ -40,7 +39,7 @@ def wasserstein(root: Path, dataset: str, draw: int, seed: int) -> None:
     runs: list[dict[str, Any]] = []
     epochs: list[dict[str, Any]] = []
     planned = [(stage, *run) for stage in TRAINING_STAGES for run in params.keys(stage, dataset, draw, seed)]
-    for stage, key, method, variant in tqdm(planned, desc="wasserstein", unit="run", disable=None):
+    for stage, key, method, variant in track(planned, "wasserstein", len(planned), "run"):
         name = {"stage": stage, "key": key, "method": method}
         if reason:
             runs.append(name | {"variant": variant, "reason": reason} | dict.fromkeys(SPLITS))

@@ -6,6 +6,7 @@ draws, and a draw counts once, however many seeds were trained on it.
 Source: ours; Student's t interval of paired differences as in any textbook (scipy: ``ttest_rel``).
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ def compare_paired(draws: np.ndarray, differences: np.ndarray) -> dict[str, Any]
     won = sum(float(differences[known & (draws == number)].mean()) > 0 for number in numbers)
     half = np.nan
     if count >= FEWEST:
-        half = float(stdtrit(count - 1, 0.5 + LEVEL / 2)) * found["std_draws"] / np.sqrt(count)
+        half = float(stdtrit(count - 1, 0.5 + LEVEL / 2)) * found["std_draws"] / math.sqrt(count)
     return found | {"low": found["mean"] - half, "high": found["mean"] + half, "won": won}
 
 

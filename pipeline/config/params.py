@@ -14,7 +14,7 @@ from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, mo
 
 from pipeline.audits.settings import Audit, Landscape, Report
 from pipeline.core.errors import ConfigError
-from pipeline.core.strict import NAME, Positive, Strict, explain, merge
+from pipeline.core.strict import NAME, Positive, Strict, explain, given, merge, show_value
 from pipeline.core.yaml import parse_yaml
 from pipeline.labels.settings import Simulate
 from pipeline.networks.settings import DigitsBackbone, TimmBackbone
@@ -85,10 +85,10 @@ class Grid(Strict):
         for axis, value in self:
             names = [value] if isinstance(value, str) else value
             if len(set(names)) != len(names):
-                raise ValueError(f"{axis}: names an entry twice (given: {names})")
+                raise ValueError(f"{axis}: names an entry twice {given(names)}")
             bad = [name for name in names if isinstance(name, str) and not NAME.fullmatch(name)]
             if bad:
-                raise ValueError(f"{axis}: {bad} are not names of [a-z0-9_]")
+                raise ValueError(f"{axis}: {show_value(bad)} are not names of [a-z0-9_]")
         return self
 
 

@@ -18,6 +18,7 @@ from pipeline.core import files, resume
 from pipeline.core.device import choose_device
 from pipeline.core.errors import ConfigError, FileError, SourceError
 from pipeline.core.strict import explain
+from pipeline.core.text import prefixed
 from pipeline.labels import weights
 from pipeline.labels.observed import observed_file
 from pipeline.labels.table import Objects, Table, read_objects, read_table
@@ -122,7 +123,7 @@ def read_raw(
             data = source.read(settings, root)
             table, objects = data.table, data.objects
     except (SourceError, FileError, OSError) as error:
-        return [f"{key}: {line}" for line in str(error).splitlines()], None, None
+        return [prefixed(key, line) for line in str(error).splitlines()], None, None
     problems = rules.empty_splits(dataset, table)
     problems = problems or rules.changed(f"{key}: raw data of {dataset}", f"prepare@{dataset}", recorded, now)
     return (problems, None, None) if problems else ([], table, objects)
@@ -220,7 +221,7 @@ def check_methods(params: Params) -> list[str]:
             try:
                 problems += check_method(name, params.method(name, dataset), method_key(name, dataset))
             except ConfigError as error:
-                problems += [f"{method_file(name)}: {line}" for line in str(error).splitlines()]
+                problems += [prefixed(method_file(name), line) for line in str(error).splitlines()]
     return problems
 
 

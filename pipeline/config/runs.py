@@ -35,7 +35,7 @@ def read_run(root: Path, stage: str, dataset: str, method: str, draw: int, seed:
     rules.raise_if_any(rules.training_data(plan, table))
     density = params.density(dataset)
     known = density.value if isinstance(density, KnownDensity) else None
-    if estimated := isinstance(density, EstimatedDensity) and "expected_positives" in plan.needs:
+    if isinstance(density, EstimatedDensity) and "expected_positives" in plan.needs:
         known = _estimate(density, beliefs_file(root, dataset, draw), table)
     return Run(
         root,
@@ -48,7 +48,7 @@ def read_run(root: Path, stage: str, dataset: str, method: str, draw: int, seed:
         settings=plan.settings,
         method_settings=params.run(stage, dataset, method, variant)[1],
         expected_positives=known,
-        estimated=estimated,
+        estimated=known is not None and isinstance(density, EstimatedDensity),
         start=plan.start,
         table=table,
     )

@@ -284,6 +284,10 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
             r"variants\.linear_init\.digits-an-0-7-twice: 7 is not in grid\.seeds",
         ),
         (
+            {"variants/linear_init/digits-an-7-0-twice": VARIANT | {"draw": 7}},
+            r"variants\.linear_init\.digits-an-7-0-twice: 7 is not in grid\.draws",
+        ),
+        (
             {"variants/lac/digits-lac-0-0-no_queue/set": {"stage": {}, "method": {"queue": 0}}},
             r"variants\.lac\.digits-lac-0-0-no_queue\S*\.queue: ",
         ),
@@ -519,6 +523,31 @@ def test_rows_that_simulate_or_training_would_refuse_are_named_first(project: Pr
         f"simulate.empty_rows: error, and 1 training or val image of digits has no positive label: {name}",
         bare,
     ]
+
+
+@pytest.mark.parametrize("draws", [[0, 1], [1], [0, 1, 2]])
+def test_labels_that_are_drawn_once_are_asked_for_once(project: Project, draws: list[int]) -> None:
+    project.edit({"grid/draws": draws})
+    assert project.data_problems() == []  # `seeded`: of as many as are asked for
+    project.edit({"simulate/default/protocol": "literature"})
+    once = f"grid.draws: {draws}, but simulate.protocol of digits is"
+    published = f"{once} literature: the published recipe has one draw; set it to [0], or simulate.protocol to seeded"
+    assert project.data_problems() == [published]
+    project.edit({"simulate/default/protocol": "given"})
+    assert f"{once} given: nothing is drawn where labels are given; set it to [0]" in project.data_problems()
+    for protocol in ("literature", "given"):
+        project.edit({"grid/draws": [0], "simulate/default/protocol": protocol})
+        assert not any(line.startswith("grid.draws") for line in project.data_problems())
+
+
+def test_each_draw_by_a_table_that_changed_since_is_named(project: Project) -> None:
+    (project.root / "w.csv").write_text("class,weight\n" + "".join(f"digit_{digit},1\n" for digit in range(10)))
+    project.edit({"grid/draws": [0, 1, 2], "simulate/default/bias": {"kind": "table", "file": "w.csv"}})
+    for draw in (0, 2):  # draw 1 was not made yet
+        report = project.root / "data" / "simulate" / f"digits-{draw}" / "report.json"
+        files.write_json(report, {"bias": {"kind": "table", "file_sha256": "0" * 64}})
+    changed = "simulate.bias.file: w.csv changed since simulate ran: dvc repro -f simulate@digits"
+    assert project.data_problems() == [f"{changed}-0", f"{changed}-2"]
 
 
 def test_a_biased_draw_of_drawn_pictures_is_checked_too(project: Project) -> None:

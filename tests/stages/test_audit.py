@@ -1,5 +1,6 @@
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,10 @@ import h5py
 import numpy as np
 import pytest
 
+from pipeline.audits import beliefs
 from pipeline.core import files, hdf5, seal
 from pipeline.core.errors import FileError
+from pipeline.labels import blocks
 from pipeline.labels.table import Table
 from stages.audit import audit
 from tests.stages import finished_runs as finished
@@ -424,3 +427,20 @@ def test_beliefs_are_spread_over_unknown_cells_of_a_weight(tmp_path: Path, repos
     found = files.read_json(tmp_path / "analyses/audit/digits-0-0/audit.json")["runs"][0]["beliefs"]
     assert found["belief"]["cells"] == 0 and found["belief"]["mean"] is None
     assert found["probability"]["cells"] == unknown.sum()
+
+
+def test_an_audit_takes_little_memory(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch):
+    """Table and label sets take 5 bytes a cell, logits, beliefs and weights another 12 if they were held."""
+    for name, value in {"TRAIN": 6000, "VAL": 1500, "TEST": 500, "CLASSES": tuple(map(str, range(50)))}.items():
+        monkeypatch.setattr(finished, name, value)
+    for module in (blocks, beliefs):
+        monkeypatch.setattr(module, "CELLS", 1 << 13)
+    grid = finished.grid(linear_init=["em_apl"])
+    finished.write_params(tmp_path, repository, grid=grid, variants=finished.no_variants())
+    table, observed = finished.write_data(tmp_path)
+    finished.write_run(tmp_path, "linear_init", "digits-em_apl-0-0", table, observed["single"], seed=1, labelled=True)
+    tracemalloc.start()
+    audit(tmp_path, "digits", 0, 0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak / table.truth.size < 20

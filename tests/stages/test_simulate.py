@@ -8,8 +8,10 @@ import h5py
 import numpy as np
 import pytest
 
+from pipeline.core import seeds
 from pipeline.core.errors import ConfigError
-from pipeline.labels.recipe import literature
+from pipeline.labels.observed import read_observed
+from pipeline.labels.recipe import literature, seeded
 from pipeline.labels.table import Objects, Table, write_table
 from stages.simulate import simulate
 from tests.stages import finished_runs
@@ -137,3 +139,28 @@ def test_rows_without_a_positive_can_be_refused(project):
     with pytest.raises(ConfigError, match=rf"^simulate\.empty_rows: error, and {images}$"):
         simulate(root, "digits", 0)
     assert (root / "data" / "simulate" / "digits-0" / "observed.h5").read_bytes() == before
+
+
+def test_draws_of_other_numbers_hide_other_labels_of_the_same_images(project):
+    prepared = table(np.random.default_rng(3).integers(0, 2, (N, C)).astype(np.int8))
+    root, single = project(prepared), {}
+    for draw in (0, 1):
+        simulate(root, "digits", draw)
+        folder = root / "data" / "simulate" / f"digits-{draw}"
+        single[draw] = read_observed(folder / "observed.h5", prepared)["single"]
+        for code, part in enumerate(("official_train", "official_test")):
+            rows = prepared.official == code
+            generator = seeds.numpy_generator(draw, "simulate", part)
+            assert np.array_equal(single[draw][rows], seeded(prepared.truth[rows], generator))
+        assert json.loads((folder / "report.json").read_text())["draw"] == draw
+        assert f"# Observed labels of digits, draw {draw}\n" in (folder / "summary.md").read_text()
+    assert not np.array_equal(single[0], single[1])
+
+
+@pytest.mark.parametrize("protocol", ["literature", "given"])
+def test_labels_that_are_drawn_once_have_no_second_draw(project, protocol):
+    root = project(replace(table(np.ones((N, C), np.int8)), exhaustive=protocol == "literature"), protocol=protocol)
+    words = rf"^grid\.draws: \[1\], but simulate\.protocol of digits is {protocol}: .*\[0\]"
+    with pytest.raises(ConfigError, match=words):
+        simulate(root, "digits", 1)
+    assert not (root / "data" / "simulate").exists()

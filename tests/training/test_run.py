@@ -268,6 +268,20 @@ def test_a_run_repeats_its_bytes_and_another_seed_differs(project: Project) -> N
     assert project.bytes("linear_init", "digits-em_apl-0-1")["weights.pt"] != first["weights.pt"]
 
 
+def test_a_run_learns_from_the_labels_of_its_draw(project: Project) -> None:
+    other = np.zeros_like(project.table.truth)  # the last present label of each row is shown
+    last = project.table.truth.shape[1] - 1 - project.table.truth[:, ::-1].argmax(axis=1)
+    other[np.arange(len(other)), last] = 1
+    project.put(project.labels.parents[1] / "digits-1" / "observed.h5", single=other)
+    for draw in (0, 1):
+        linear_init(project.root, "digits", "an", draw, 0)
+    first, second = (project.bytes("linear_init", f"digits-an-{draw}-0") for draw in (0, 1))
+    assert first["weights.pt"] != second["weights.pt"]
+    assert "label draw 1, seed 0" in (project.folder("linear_init", "digits-an-1-0") / "summary.md").read_text()
+    inputs = read_json(project.folder("linear_init", "digits-an-1-0") / "manifest.json")["inputs"]
+    assert {name for name in inputs if "simulate" in name} == {"data/simulate/digits-1/observed.h5"}
+
+
 def test_test_images_and_their_labels_decide_nothing(project: Project) -> None:
     linear_init(project.root, "digits", "em_apl", 0, 0)
     first = project.bytes("linear_init", "digits-em_apl-0-0")
