@@ -271,7 +271,7 @@ def format_profile(name: str, root: str, block: dict[str, Any], table: Table, us
     """  # noqa: DOC502  from the check of the name
     _check_name(name, used)
     methods, protocol = (FULL, "seeded") if table.exhaustive else (PARTIAL, "given")
-    mean, select = "[0.5, 0.5, 0.5]", "clean" if table.measurable("val") else "observed"
+    mean, select = "[0.5, 0.5, 0.5]", "clean" if table.measurable("val") else "auto"
     lines = [
         f"# Images of {name}, {SIZE} px, the packaged ImageNet weights, linear heads:",
         f"#   make repro PROFILE={name}",

@@ -52,8 +52,8 @@ class EstimatedDensity(Strict):
 
 
 ExpectedPositives = Annotated[
-    Annotated[EstimatedDensity, Tag("estimated")] | Annotated[KnownDensity, Tag("known")],
-    Discriminator(lambda block: "estimated" if _value(block) == "estimated" else "known"),
+    Annotated[EstimatedDensity, Tag("[estimated]")] | Annotated[KnownDensity, Tag("[known]")],
+    Discriminator(lambda block: "[estimated]" if _value(block) == "estimated" else "[known]"),
 ]
 
 

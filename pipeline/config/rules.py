@@ -306,7 +306,7 @@ def selection(run: PlannedRun, table: Table) -> list[str]:
     """Return a problem where epochs are chosen by the truth of a validation split whose labels are not exhaustive."""
     if run.settings.select != "clean" or table.measurable("val"):
         return []
-    but = f"the labels of {run.dataset} are not exhaustive; set it to observed or last"
+    but = f"the labels of {run.dataset} are not exhaustive; set it to auto or last"
     return [f"{run.origin('select')}: clean, but {but}"]
 
 

@@ -33,6 +33,10 @@ def read_run(root: Path, stage: str, dataset: str, method: str, draw: int, seed:
     rules.raise_if_any(rules.training_run(plan))
     table = read_table(root / "data" / "prepare" / dataset / "table.h5")
     rules.raise_if_any(rules.training_data(plan, table))
+    density = params.density(dataset)
+    known = density.value if isinstance(density, KnownDensity) else None
+    if isinstance(density, EstimatedDensity) and "expected_positives" in plan.needs:
+        known = _estimate(density, beliefs_file(root, dataset, draw), table)
     return Run(
         root,
         stage,
@@ -43,22 +47,18 @@ def read_run(root: Path, stage: str, dataset: str, method: str, draw: int, seed:
         key=variant or run_key(dataset, method, draw, seed),
         settings=plan.settings,
         method_settings=params.run(stage, dataset, method, variant)[1],
-        estimated=isinstance(params.density(dataset), EstimatedDensity),
-        expected_positives=_read_density(params.density(dataset), root, table, (dataset, draw)),
+        expected_positives=known,
+        estimated=known is not None and isinstance(density, EstimatedDensity),
         start=plan.start,
         table=table,
     )
 
 
-def _read_density(
-    density: KnownDensity | EstimatedDensity | None, root: Path, table: Table, key: tuple[str, int]
-) -> float | None:
-    """Return labels per image: as somebody gave them, or as the beliefs of (dataset, draw) estimate them.
+def _estimate(density: EstimatedDensity, beliefs: Path, table: Table) -> float:
+    """Return labels per image as beliefs estimate them.
 
     Raises:
         FileError: The beliefs are absent, damaged, or not those of the table.
     """  # noqa: DOC502  raised by `read_beliefs`
-    if isinstance(density, EstimatedDensity):
-        estimate = read_beliefs(beliefs_file(root, *key), table).labels_per_image
-        return min(estimate, density.at_most or estimate)
-    return density.value if density else None
+    estimate = read_beliefs(beliefs, table).labels_per_image
+    return estimate if density.at_most is None else min(estimate, density.at_most)

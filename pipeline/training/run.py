@@ -38,9 +38,9 @@ class Run:
     """The stage's settings."""
     method_settings: dict[str, Any]
     expected_positives: float | None
+    """Labels per image, where params.yaml names them or has them estimated for a method that needs them."""
     estimated: bool
-    """Whether ``expected_positives`` is the estimate of the stage beliefs."""
-    """Labels per image, where params.yaml names them."""
+    """Whether that is the estimate of the stage beliefs."""
     start: str
     """Method whose linear head fine-tuning starts from, or whose network lac goes on from."""
     table: Table

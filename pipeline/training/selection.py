@@ -69,6 +69,10 @@ class Judge:
         difference = unlabelled.estimate(self.score(best) - self.score(fixed), 100 * (one - other))
         return Comparison(difference, difference.low > 0)
 
+    def is_better(self, best: np.ndarray, fixed: np.ndarray) -> bool:
+        """Return whether the first of two (N, C) logits rank better, beyond noise."""
+        return self.compare(best, fixed).better
+
 
 @dataclass(frozen=True)
 class CrossFit:

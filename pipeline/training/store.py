@@ -99,7 +99,7 @@ def store_run(run: Run, result: Result) -> None:
         "trials": result.trials,
         "rates_tied": are_tied(result.trials),
         "rate_at_edge": is_edge(result.trials),
-        "epochs_tied": history.is_tied(),
+        "epochs_tied": history.is_tied() and run.settings.select != "auto",
     }
     write_summary(folder / "summary.md", SUMMARY, context)
     write_manifest(folder, result.reads)
@@ -181,7 +181,10 @@ def _epoch_rows(table: Table, history: History) -> list[dict[str, Any]]:
 def _provenance(run: Run, result: Result) -> dict[str, Any]:
     return {
         "method": run.method_settings,
-        "needs": sorted(result.trained.method.needs),
+        "needs": sorted(needs := result.trained.method.needs),
+        "expected_positives": {"value": run.expected_positives, "estimated": run.estimated}
+        if "expected_positives" in needs
+        else None,
         "settings": run.settings.model_dump(mode="json"),
         "versions": {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__},
         "device": choose_device().type,

@@ -150,8 +150,8 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
             r"^finetune\.default\.strong: is set, and compared by none of an, em; set it to null$",
         ),
         (
-            {"variants/lac/digits-an-0-x": VARIANT | {"method": "an", "set": STRONG}},
-            r"^variants\.lac\.digits-an-0-x\.set\.stage\.strong: is set, and compared by none of an; set it to null$",
+            {"variants/lac/digits-an-0-0-x": VARIANT | {"method": "an", "set": STRONG}},
+            r"^variants\.lac\.digits-an-0-0-x\.set\.stage\.strong: is set, and compared by none of an; set it to null$",
         ),
         (
             {"finetune/default/protocol": "published"}
@@ -428,7 +428,7 @@ def test_a_backbones_file_that_changed_is_named(project: Project) -> None:
 def test_what_the_preflight_grants_is_what_network_and_inputs_provide(stage: str, head: dict[str, Any]) -> None:
     on_images = stage != "linear_init"
     network, inputs = tiny.network(head, on_images), tiny.images(2) if on_images else tiny.features(2)
-    granted = network.provides() | inputs.provides | {"epoch_logits", "expected_positives", "disk"}
+    granted = network.provides() | inputs.provides | {"epoch_logits", "expected_positives", "beliefs", "disk"}
     assert rules.available(stage, tiny.training(head=head).head) == granted <= base.NEEDS
 
 
@@ -487,7 +487,7 @@ def test_labels_that_are_not_exhaustive_ask_for_settings_of_their_own(project: P
     assert project.problems() == [
         "simulate.protocol: seeded, but the labels of digits are not exhaustive; set it to given",
         *(
-            f"{stage}.default.select: clean, but the labels of digits are not exhaustive; set it to observed or last"
+            f"{stage}.default.select: clean, but the labels of digits are not exhaustive; set it to auto or last"
             for stage in TRAINING_STAGES
         ),
     ]

@@ -283,7 +283,7 @@ def write_run(
     files.write_tsv(
         folder / "search.tsv",
         [
-            {"learning_rate": tried, "epoch": 2, "val_map": score + (tried == rate), "chosen": int(tried == rate)}
+            {"learning_rate": tried, "epoch": 2, "score": score + (tried == rate), "chosen": int(tried == rate)}
             for tried in (0.0001, 0.001, 0.01)
         ],
     )
@@ -304,7 +304,7 @@ def write_run(
         folder / "provenance.json",
         {
             "settings": {
-                "select": "clean" if table.exhaustive else "observed",
+                "select": "clean" if table.exhaustive else "auto",
                 "seed": seed,
                 "protocol": protocol,
                 "head": {"kind": head},

@@ -535,7 +535,7 @@ def test_epochs_are_told_from_one_and_pseudo_labels_are_kept_by_epoch() -> None:
     [
         ("clean", [3.0, 1.0, 2.0], 1),
         ("clean", [1.0, 3.0, 2.0], 2),
-        ("observed", [1.0, 2.0, 3.0], 3),
+        ("auto", [1.0, 2.0, 3.0], 3),
         ("clean", [3.0, 1.0, 3.0], 1),  # strictly better, as in the papers' code
         ("clean", [2.0, 2.0, 1.0], 1),
         ("clean", [2.0, 1.0, 2.0], 1),
@@ -607,8 +607,8 @@ def test_the_loop_has_no_way_to_see_truth_or_test_images() -> None:
     names = [set(inspect.signature(part).parameters) for part in (Trainer, Data, Plan)]
     assert names == [
         {"network", "method", "data", "plan", "checkpoint", "inherited"},
-        {"train", "observed", "validation", "score"},
-        {"name", "settings", "learning_rate", "epochs", "seed", "device"},
+        {"train", "observed", "validation", "score", "is_better"},
+        {"name", "settings", "learning_rate", "epochs", "seed", "device", "keep"},
     ]
 
 
