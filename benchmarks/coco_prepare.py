@@ -160,7 +160,7 @@ def main() -> None:
         measured("read", root, "-c", READ)
         measured("fingerprint", root, "-c", FINGERPRINT)
         measured("prepare", root, "-m", "stages.prepare", "coco")
-        measured("simulate", root, "-m", "stages.simulate", "coco")
+        measured("simulate", root, "-m", "stages.simulate", "coco", "0")
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def project(number: int, draw: dict[str, Any]) -> Path:
     with open(root / "params.yaml", "w", encoding="utf-8") as file:
         YAML().dump(params, file)
     with contextlib.redirect_stdout(io.StringIO()):
-        simulate(root, "digits")
+        simulate(root, "digits", 0)
     return root
 
 
@@ -74,8 +74,8 @@ def run(job: tuple[Path, str, int]) -> float:
     root, method, seed = job
     torch.set_num_threads(1)
     with contextlib.redirect_stdout(io.StringIO()):
-        linear_init(root, "digits", method, seed, None)
-    return files.read_json(root / "runs" / "linear_init" / f"digits-{method}-{seed}" / "metrics.json")["test"]["map"]
+        linear_init(root, "digits", method, 0, seed)
+    return files.read_json(root / "runs/linear_init" / f"digits-{method}-0-{seed}" / "metrics.json")["test"]["map"]
 
 
 def main() -> None:
@@ -92,7 +92,7 @@ def main() -> None:
     print(f"| labels that stay known | present among the unknown | {' | '.join(f'`{method}`' for method in METHODS)} |")
     print("| --- " * (len(METHODS) + 2) + "|")
     for root, name in zip(roots, DRAWS, strict=True):
-        hidden = files.read_json(root / "data/simulate/digits/report.json")["false_negative_rate"]
+        hidden = files.read_json(root / "data/simulate/digits-0/report.json")["false_negative_rate"]
         cells = []
         for method in METHODS:
             values = [scores[root, method, seed] for seed in range(options.seeds)]

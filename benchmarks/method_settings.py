@@ -23,6 +23,7 @@ import json
 import os
 import shutil
 import statistics
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,7 +33,7 @@ from ruamel.yaml import YAML
 from tqdm import tqdm
 
 from pipeline.config import profiles
-from pipeline.config.params import PARAMS, method_file, read_params
+from pipeline.config.params import PARAMS, method_file, read_params, run_key
 from pipeline.core import files
 from pipeline.core.strict import merge
 from stages.simulate import simulate
@@ -119,18 +120,36 @@ def make_root(name: str, contents: dict[str, Any], links: dict[str, Path]) -> Pa
     return root
 
 
-def read_content(dataset: str, draw: int, raw: str | None) -> dict[str, Any]:
-    """Return the content of params.yaml for one label draw of a dataset, by its profile.
+def read_content(dataset: str, raw: str | None) -> dict[str, Any]:
+    """Return the content of params.yaml for drawn labels of a dataset, by its profile.
 
     Args:
         dataset: Name of the dataset.
-        draw: Label draw.
         raw: Folder of the photographs.
     """
     text = profiles.compose(Path(), PROFILES[dataset], raw if dataset != "digits" else None)[PARAMS]
     content = YAML(typ="safe", pure=True).load(text)
-    content["simulate"][dataset] = {"protocol": "seeded", "draw": draw}
+    content["simulate"][dataset] = {"protocol": "seeded"}
     return content
+
+
+def draw_labels(dataset: str, content: dict[str, Any], labels: Iterable[int], methods: Iterable[str] = ()) -> Path:
+    """Make the label sets of a dataset, once for all trials.
+
+    Args:
+        dataset: Name of the dataset.
+        content: What `read_content` returned.
+        labels: Label draws.
+        methods: Methods whose files are linked too.
+
+    Returns:
+        The project folder that holds them.
+    """
+    links = {path: Path(path) for path in (f"data/prepare/{dataset}", *map(method_file, methods))}
+    root = make_root(dataset, {PARAMS: content}, links)
+    for draw in sorted(set(labels)):
+        simulate(root, dataset, draw)
+    return root
 
 
 def trial(job: Job, content: dict[str, Any]) -> dict[str, Any]:
@@ -146,26 +165,28 @@ def trial(job: Job, content: dict[str, Any]) -> dict[str, Any]:
     torch.set_num_threads(1)
     stage, entry = job.entry["stage"], job.entry
     own = YAML(typ="safe", pure=True).load(Path(method_file(job.method)))
-    content["grid"] |= {"seeds": [job.seed], "lac_start": entry.get("start", content["grid"]["lac_start"])}
+    content["grid"] |= {"draws": [job.draw], "seeds": [job.seed]}
+    content["grid"] |= {"lac_start": entry.get("start", content["grid"]["lac_start"])}
     own["default"] = merge(own["default"], job.chosen)
     own.pop(job.dataset, None)
     changed = entry.get("set", {}) | {"keep_epoch_logits": False}  # which audits read
     content[stage][job.dataset] = merge(content[stage].get(job.dataset, {}), changed)
-    key, variant = f"{job.dataset}-{job.method}-{job.seed}", None
+    key, variant = run_key(job.dataset, job.method, job.draw, job.seed), None
     links = {f"data/{name}": Path("data") / name for name in ("prepare", "features")} | {"weights": Path("weights")}
-    links["data/simulate"] = WORK / f"{job.dataset}-{job.draw}" / "data" / "simulate"
+    links["data/simulate"] = WORK / job.dataset / "data" / "simulate"
     if stage == "finetune":  # from AN's head, which all of them can start from
-        head = Path("runs/linear_init") / f"{job.dataset}-an-{job.seed}"
+        head = Path("runs/linear_init") / run_key(job.dataset, "an", job.draw, job.seed)
         variant = key = f"{key}-settings"
-        block = {"dataset": job.dataset, "method": job.method, "seed": job.seed, "start": "an"}
+        block = {"dataset": job.dataset, "method": job.method, "draw": job.draw, "seed": job.seed, "start": "an"}
         content["variants"][stage] = {key: block | {"set": {"stage": {}, "method": {}}}}
         links[str(head)] = head
     if "start" in entry:
-        before = Path("runs/end_to_end") / f"{job.dataset}-{entry['start']}-{job.seed}"
+        before = Path("runs/end_to_end") / run_key(job.dataset, entry["start"], job.draw, job.seed)
         links[str(before)] = before
     root = make_root(str(os.getpid()), {PARAMS: content, method_file(job.method): own}, links)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        getattr(importlib.import_module(f"stages.{stage}"), stage)(root, job.dataset, job.method, job.seed, variant)
+        run = getattr(importlib.import_module(f"stages.{stage}"), stage)
+        run(root, job.dataset, job.method, job.draw, job.seed, variant)
     found = files.read_json(root / "runs" / stage / key / "metrics.json")
     shutil.rmtree(root)
     method, settings, *place = job.key
@@ -214,13 +235,12 @@ def run_all(jobs: list[Job], kept: list[dict[str, str]], raw: str | None, worker
         raw: Folder of the photographs.
         workers: Trials side by side.
     """
-    contents = {place: read_content(*place, raw) for place in sorted({(job.dataset, job.draw) for job in jobs})}
-    for (dataset, draw), content in contents.items():
-        links = {f"data/prepare/{dataset}": Path("data/prepare") / dataset}
-        simulate(make_root(f"{dataset}-{draw}", {PARAMS: content}, links), dataset)
+    contents = {dataset: read_content(dataset, raw) for dataset in sorted({job.dataset for job in jobs})}
+    for dataset, content in contents.items():
+        draw_labels(dataset, content, (job.draw for job in jobs if job.dataset == dataset))
     order = [job.key for method, entry in read_grid().items() for job in list_jobs(method, entry)]
     with ProcessPoolExecutor(workers) as pool:
-        running = [pool.submit(trial, job, contents[job.dataset, job.draw]) for job in jobs]
+        running = [pool.submit(trial, job, contents[job.dataset]) for job in jobs]
         for done in tqdm(as_completed(running), total=len(jobs), disable=None):
             kept.append({name: str(value) for name, value in done.result().items()})
             files.write_tsv(TRIALS, sorted(kept, key=lambda row: order.index(row_key(row))))

@@ -21,15 +21,15 @@ from tests import copies
 REPOSITORY = Path(__file__).resolve().parents[1]
 STAGES = {
     "prepare digits": "data/prepare/digits",
-    "simulate digits": "data/simulate/digits",
+    "simulate digits 0": "data/simulate/digits-0",
     "backbone digits": "weights/digits",
     "features digits": "data/features/digits",
-    "linear_init digits em_apl 0": "runs/linear_init/digits-em_apl-0",
-    "finetune digits em_apl 0": "runs/finetune/digits-em_apl-0",
-    "end_to_end digits plc 0": "runs/end_to_end/digits-plc-0",
-    "lac digits lac 0": "runs/lac/digits-lac-0",
-    "audit digits 0": "analyses/audit/digits-0",
-    "wasserstein digits 0": "analyses/wasserstein/digits-0",
+    "linear_init digits em_apl 0 0": "runs/linear_init/digits-em_apl-0-0",
+    "finetune digits em_apl 0 0": "runs/finetune/digits-em_apl-0-0",
+    "end_to_end digits plc 0 0": "runs/end_to_end/digits-plc-0-0",
+    "lac digits lac 0 0": "runs/lac/digits-lac-0-0",
+    "audit digits 0 0": "analyses/audit/digits-0-0",
+    "wasserstein digits 0 0": "analyses/wasserstein/digits-0-0",
     "report": "report",
 }
 OUTPUTS = ("data", "weights", "runs", "analyses", "report")

@@ -24,9 +24,9 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from benchmarks.method_settings import DRAWS, HERE, PROFILES, WORK, make_root, read_content
+from benchmarks.method_settings import DRAWS, HERE, PROFILES, WORK, draw_labels, read_content
 from pipeline.audits.metrics import mean_average_precision
-from pipeline.config.params import PARAMS, Params, method_file, parse_params, read_params
+from pipeline.config.params import PARAMS, Params, parse_params, read_params
 from pipeline.core import files, seeds
 from pipeline.labels.observed import observed_file, read_observed
 from pipeline.labels.table import Table, read_table
@@ -38,7 +38,6 @@ from pipeline.training.features import read_features
 from pipeline.training.inputs import FeatureInputs
 from pipeline.training.loop import Data, Plan, Trainer
 from pipeline.training.settings import Training
-from stages.simulate import simulate
 
 TABLE = HERE / "subset_rates.tsv"
 SUBSETS = {"digits": (300, 1000, 3000), "voc_photos": (100, 250, 528)}
@@ -70,12 +69,12 @@ def read_subset(
     Returns:
         Table, (images, C) labels, and inputs of training and validation.
     """
-    root = WORK / f"{dataset}-{draw}"
+    root = WORK / dataset
     table = read_table(root / "data" / "prepare" / dataset / "table.h5")
     rows = table.rows("train")
     features, mirrored = read_features(Path("data/features") / dataset / "features.h5", len(table.paths), len(rows))
     kept = np.random.default_rng(0).permutation(len(rows))[:images]
-    labels = read_observed(observed_file(root, dataset), table)["single"][rows][kept]
+    labels = read_observed(observed_file(root, dataset, draw), table)["single"][rows][kept]
     train = FeatureInputs(features[rows][kept], None if mirrored is None else mirrored[kept], settings.flip)
     return table, labels, train, FeatureInputs(features[table.rows("val")], None, False)
 
@@ -94,7 +93,7 @@ def train_ladder(dataset: str, images: int, batch: int, method: str, draw: int) 
         One row of the table a rate.
     """
     torch.set_num_threads(1)
-    params = read_params(WORK / f"{dataset}-{draw}" / PARAMS, method)
+    params = read_params(WORK / dataset / PARAMS, method)
     given = params.settings("linear_init", dataset)
     steps = -(-SUBSETS[dataset][-1] // batch) * given.epochs
     epochs = min(100, -(-steps // -(-images // batch)))
@@ -191,11 +190,10 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="only print what the table holds")
     arguments = parser.parse_args()
     params = {}
-    for dataset, draw in product(PROFILES, DRAWS):
-        content = read_content(dataset, draw, arguments.root)
+    for dataset in PROFILES:
+        content = read_content(dataset, arguments.root)
         params[dataset] = parse_params(content, {})
-        links = {path: Path(path) for path in (f"data/prepare/{dataset}", *map(method_file, METHODS))}
-        simulate(make_root(f"{dataset}-{draw}", {PARAMS: content}, links), dataset)
+        draw_labels(dataset, content, DRAWS, METHODS)
     if not arguments.show:
         jobs = [
             (dataset, images, *rest)

@@ -1,4 +1,4 @@
-"""Train the whole network from a fresh head: ``python -m stages.end_to_end DATASET METHOD SEED``."""
+"""Train the whole network from a fresh head: ``python -m stages.end_to_end DATASET METHOD DRAW SEED``."""
 
 from stages import entry  # isort: split
 
@@ -10,17 +10,18 @@ from pipeline.training.execute import execute
 from pipeline.training.run import Start, image_inputs, image_reads
 
 
-def end_to_end(root: Path, dataset: str, method: str, seed: int, variant: str | None = None) -> None:
+def end_to_end(root: Path, dataset: str, method: str, draw: int, seed: int, variant: str | None = None) -> None:
     """Train backbone and head on images: the papers' plain protocol, and LAC's first stage.
 
     Args:
         root: Project root.
         dataset: Name of a dataset.
         method: Name of a method.
+        draw: Number of the label draw.
         seed: Training seed.
         variant: Key of a variant, or None for the grid's run.
     """
-    run = read_run(root, "end_to_end", dataset, method, seed, variant)
+    run = read_run(root, "end_to_end", dataset, method, draw, seed, variant)
     backbone = root / "weights" / dataset / "backbone.pt"
     start = Start(
         lambda: on_backbone(backbone, run.settings.head.model_dump(), len(run.table.classes)),

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pipeline.core.errors import SpmlError
-from pipeline.core.text import show_text
+from pipeline.core.text import prefixed, show_text
 
 TEMPLATES = Path(__file__).parent / "templates"
 """Folder of the stages' summaries, ``<stage>.md.j2``."""
@@ -56,7 +56,7 @@ def run(stage: Callable[..., None], argv: list[str] | None = None) -> None:
     """Run a stage from the command line, in the current folder.
 
     Args:
-        stage: Its function: ``root`` first, then names and seeds; parameters with a default become ``--options``.
+        stage: Its function: ``root`` first, then names and numbers; parameters with a default become ``--options``.
         argv: Arguments; None: the process's.
 
     A known fault ends the process with one line.
@@ -66,7 +66,7 @@ def run(stage: Callable[..., None], argv: list[str] | None = None) -> None:
     try:
         stage(Path("."), **vars(arguments))
     except SpmlError as error:
-        sys.exit(show_text(f"{stage.__name__}: {error}"))
+        sys.exit(show_text(prefixed(stage.__name__, str(error))))
     except KeyboardInterrupt:
         print(f"{stage.__name__}: interrupted; run it again to go on", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
@@ -78,7 +78,7 @@ def _parser(stage: Callable[..., None]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"python -m stages.{stage.__name__}", description=module.partition("\n")[0])
     for name, parameter in list(inspect.signature(stage).parameters.items())[1:]:
         if parameter.default is inspect.Parameter.empty:
-            parser.add_argument(name, type=_seed if parameter.annotation is int else _name)
+            parser.add_argument(name, type=_number if parameter.annotation is int else _name)
         elif isinstance(parameter.default, bool):
             parser.add_argument(f"--{name}", action="store_true")
         else:
@@ -97,14 +97,14 @@ def _name(text: str) -> str:
     return text
 
 
-def _seed(text: str) -> int:
-    """Return a seed.
+def _number(text: str) -> int:
+    """Return the number of a label draw, or a training seed.
 
     Raises:
         ArgumentTypeError: It is no whole number from 0.
     """
     if not re.fullmatch("[0-9]{1,18}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no seed: a whole number from 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0")
     return int(text)
 
 

@@ -1,4 +1,4 @@
-"""Fine-tune the whole network from the linear head: ``python -m stages.finetune DATASET METHOD SEED``."""
+"""Fine-tune the whole network from the linear head: ``python -m stages.finetune DATASET METHOD DRAW SEED``."""
 
 from stages import entry  # isort: split
 
@@ -12,19 +12,20 @@ from pipeline.training.execute import execute
 from pipeline.training.run import Start, image_inputs, image_reads
 
 
-def finetune(root: Path, dataset: str, method: str, seed: int, variant: str | None = None) -> None:
+def finetune(root: Path, dataset: str, method: str, draw: int, seed: int, variant: str | None = None) -> None:
     """Train backbone and head on images, from the head of linear_init.
 
     Args:
         root: Project root.
         dataset: Name of a dataset.
         method: Name of a method.
+        draw: Number of the label draw.
         seed: Training seed.
         variant: Key of a variant, or None for the grid's run.
     """
-    run = read_run(root, "finetune", dataset, method, seed, variant)
+    run = read_run(root, "finetune", dataset, method, draw, seed, variant)
     backbone = root / "weights" / dataset / "backbone.pt"
-    first = root / "runs" / "linear_init" / f"{dataset}-{run.start}-{seed}"
+    first = root / "runs" / "linear_init" / f"{dataset}-{run.start}-{draw}-{seed}"
     head = files.read_torch(first / "weights.pt")["state"]
 
     def make_network() -> Network:

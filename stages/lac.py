@@ -1,4 +1,4 @@
-"""Second stage: go on from a trained label-embedding network: ``python -m stages.lac DATASET METHOD SEED``."""
+"""Second stage: go on from a trained label-embedding network: ``python -m stages.lac DATASET METHOD DRAW SEED``."""
 
 from stages import entry  # isort: split
 
@@ -13,21 +13,22 @@ from pipeline.training.execute import execute
 from pipeline.training.run import Start, image_inputs, image_reads
 
 
-def lac(root: Path, dataset: str, method: str, seed: int, variant: str | None = None) -> None:
+def lac(root: Path, dataset: str, method: str, draw: int, seed: int, variant: str | None = None) -> None:
     """Train on from the network of ``grid.lac_start`` with a fresh optimiser, schedule, average and queue.
 
     Args:
         root: Project root.
         dataset: Name of a dataset.
         method: Name of a method: LAC, or its rival trained on for as long.
+        draw: Number of the label draw.
         seed: Training seed.
         variant: Key of a variant, or None for the grid's run.
 
     Raises:
         FileError: The first stage's network is absent, or of another head than ``lac.head``.
     """
-    run = read_run(root, "lac", dataset, method, seed, variant)
-    weights = root / "runs" / "end_to_end" / f"{dataset}-{run.start}-{seed}" / "weights.pt"
+    run = read_run(root, "lac", dataset, method, draw, seed, variant)
+    weights = root / "runs" / "end_to_end" / f"{dataset}-{run.start}-{draw}-{seed}" / "weights.pt"
     content = files.read_torch(weights)
     head, wanted = content["architecture"]["head"], run.settings.head.model_dump()
     if not may_start("lac", wanted, head):

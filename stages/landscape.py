@@ -1,8 +1,8 @@
-"""Take the loss landscape around one trained network: ``python -m stages.landscape DATASET METHOD SEED``.
+"""Take the loss landscape around one trained network: ``python -m stages.landscape DATASET METHOD DRAW SEED``.
 
 Reads images (of linear_init features), labels and {weights.pt, method.pt, logits.h5} of
-runs/<stage>/<dataset>-<method>-<seed>/, where ``grid.landscape_stage`` names the stage; writes
-analyses/landscape/<dataset>-<method>-<seed>/. The loss is the method's own, with the state that the run left in
+runs/<stage>/<dataset>-<method>-<draw>-<seed>/, where ``grid.landscape_stage`` names the stage; writes
+analyses/landscape/<dataset>-<method>-<draw>-<seed>/. The loss is the method's own, with the state that the run left in
 method.pt: labels that it stored enter.
 """
 
@@ -16,22 +16,22 @@ from pipeline.core import files
 from pipeline.core.device import choose_device
 from pipeline.core.manifest import write_manifest
 from pipeline.core.summary import write_summary
-from pipeline.labels.observed import observed_file
 from pipeline.training.landscape import compute_curves, read_point, summarise_curves, write_landscape
 
 
-def landscape(root: Path, dataset: str, method: str, seed: int) -> None:
+def landscape(root: Path, dataset: str, method: str, draw: int, seed: int) -> None:
     """Evaluate the 1-D and 2-D landscapes of a trained network.
 
     Args:
         root: Project root.
         dataset: Name of a dataset.
         method: Name of the method that trained the network.
+        draw: Number of the label draw.
         seed: Training seed.
     """
     params = read_params(root / "params.yaml")
     stage, settings = params.grid.landscape_stage, params.settings("landscape", dataset)
-    run = read_run(root, stage, dataset, method, seed, None)
+    run = read_run(root, stage, dataset, method, draw, seed, None)
     point = read_point(run, settings, choose_device())
     curves = compute_curves(point, settings)
     folder = root / "analyses" / "landscape" / run.key
@@ -43,7 +43,7 @@ def landscape(root: Path, dataset: str, method: str, seed: int) -> None:
         "stored_state": ", ".join(point.state),
     }
     inputs = [run.folder / name for name in ("weights.pt", "method.pt", "logits.h5")]
-    inputs += [run.table_file, run.table_file.with_name("images.h5"), observed_file(root, dataset)]
+    inputs += [run.table_file, run.table_file.with_name("images.h5"), run.observed_file]
     write_landscape(folder / "landscape.h5", inputs, point, curves, attributes)
     metrics = summarise_curves(curves)
     metrics |= {"images": len(point.index), "stored_logits_difference": point.stored_difference}

@@ -1,4 +1,4 @@
-"""Train a linear head on cached features, backbone frozen: ``python -m stages.linear_init DATASET METHOD SEED``."""
+"""Train a linear head on cached features: ``python -m stages.linear_init DATASET METHOD DRAW SEED``."""
 
 from stages import entry  # isort: split
 
@@ -7,7 +7,6 @@ from pathlib import Path
 import torch
 
 from pipeline.config.runs import read_run
-from pipeline.labels.observed import observed_file
 from pipeline.networks.network import Network
 from pipeline.training.execute import execute
 from pipeline.training.features import read_features
@@ -15,20 +14,21 @@ from pipeline.training.inputs import FeatureInputs, Inputs
 from pipeline.training.run import SPLITS, Start
 
 
-def linear_init(root: Path, dataset: str, method: str, seed: int, variant: str | None = None) -> None:
+def linear_init(root: Path, dataset: str, method: str, draw: int, seed: int, variant: str | None = None) -> None:
     """Train a head on the feature matrix, which is held in memory and indexed.
 
     Args:
         root: Project root.
         dataset: Name of a dataset.
         method: Name of a method of one view.
+        draw: Number of the label draw.
         seed: Training seed.
         variant: Key of a variant, or None for the grid's run.
 
     Raises:
         FileError: The cache is absent, of another number of images, or not finite.
     """  # noqa: DOC502  FileError comes from `read_features`
-    run = read_run(root, "linear_init", dataset, method, seed, variant)
+    run = read_run(root, "linear_init", dataset, method, draw, seed, variant)
     cache = root / "data" / "features" / dataset / "features.h5"
     features, mirrored = read_features(cache, len(run.table.paths), len(run.table.rows("train")))
     architecture = {
@@ -50,7 +50,7 @@ def linear_init(root: Path, dataset: str, method: str, seed: int, variant: str |
         }
 
     torch.set_num_threads(1)  # a step of a linear head is too small to share; more threads wait for each other
-    reads = [cache, observed_file(root, dataset)]
+    reads = [cache, run.observed_file]
     execute(run, Start(lambda: Network(architecture), make_inputs, reads))
 
 

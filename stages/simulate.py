@@ -1,11 +1,11 @@
-"""Hide labels of a fully labelled dataset: ``python -m stages.simulate DATASET``.
+"""Hide labels of a fully labelled dataset: ``python -m stages.simulate DATASET DRAW``.
 
 By default one positive an image stays known, as in the papers; settings keep more, known absences too, or let some
 labels be likelier to stay known than others. Data whose labels are not exhaustive have nothing to hide: what they give
 is what is observed.
 
 Reads data/prepare/<dataset>/table.h5 and the table of weights that ``simulate.bias`` may name; writes
-data/simulate/<dataset>/: observed.h5 (`single`, and the oracles' `all` and `negatives`), report.json (counts,
+data/simulate/<dataset>-<draw>/: observed.h5 (`single`, and the oracles' `all` and `negatives`), report.json (counts,
 false-negative rate of each class, how far the draw is from an unbiased one) and summary.md. All rows get labels, those
 of val and test too.
 """
@@ -21,29 +21,31 @@ from pipeline.core.manifest import write_manifest
 from pipeline.core.summary import write_summary
 from pipeline.labels import draws, oracles, statistics
 from pipeline.labels.description import describe_settings
-from pipeline.labels.observed import write_observed
+from pipeline.labels.observed import observed_file, write_observed
 from pipeline.labels.table import read_objects, read_table
 
 
-def simulate(root: Path, dataset: str) -> None:
-    """Draw the observed labels of one dataset.
+def simulate(root: Path, dataset: str, draw: int) -> None:
+    """Draw the observed labels of one dataset once.
 
     Each official part is drawn by itself, in table row order, before its rows fall into train and val.
 
     Args:
         root: Project root.
         dataset: Name of a dataset.
+        draw: Number of the draw: draws of other numbers are independent.
     """
     settings = read_params(root / "params.yaml").settings("simulate", dataset)
     file = root / "data" / "prepare" / dataset / "table.h5"
+    rules.raise_if_any(rules.label_draws(dataset, settings, [draw]))
     table, objects = read_table(file), read_objects(file)
     rules.raise_if_any(rules.label_protocol(dataset, settings, table))
     rules.raise_if_any(rules.empty_rows(dataset, settings, table))
-    draw = draws.observe(root, table, objects, settings)
-    label_sets = oracles.label_sets(table, draw.observed)
-    report = describe_settings(root, settings) | statistics.summarize_draw(table, draw, objects, settings)
+    drawn = draws.observe(root, table, objects, settings, draw)
+    label_sets = oracles.label_sets(table, drawn.observed)
+    report = describe_settings(root, settings, draw) | statistics.summarize_draw(table, drawn, objects, settings)
 
-    folder = root / "data" / "simulate" / dataset
+    folder = observed_file(root, dataset, draw).parent
     write_observed(folder / "observed.h5", label_sets, file)
     files.write_json(folder / "report.json", report)
     context = report | {"dataset": dataset}

@@ -13,6 +13,7 @@ import numpy as np
 from pipeline.audits import beliefs, calibration, pseudo_labels
 from pipeline.audits.runs import Run, known_truth
 from pipeline.audits.settings import Audit
+from pipeline.labels.blocks import row_blocks
 from pipeline.labels.table import SPLITS, Table
 
 Row = dict[str, Any]
@@ -74,7 +75,9 @@ def audit_run(
         counts = pseudo_labels.by_class(truth, known, run.pseudo_labels[selected], scored)
         epoch = run.round_epochs[selected]
         per_class = [{"epoch": epoch, "class": label} | row for label, row in zip(table.classes, counts, strict=True)]
-    curves = {} if without_truth else _curves(run, _sigmoid(run.logits["val"]), table, observed, settings.bins)
+    claimed = _nonzero(run.weight)  # of weight 0 a belief is no claim
+    claimed &= unknown
+    curves = {} if without_truth else _curves(run, claimed & scored, table, observed, settings.bins)
     entry = {
         "epoch": run.epoch,
         "labels": run.labels,
@@ -82,10 +85,10 @@ def audit_run(
         "rounds": rounds,
         "chosen": None if selected is None else rounds[selected]["cumulative"],
         "beliefs": {
-            "belief": beliefs.spread(run.belief[unknown & (run.weight != 0)]),  # of weight 0 a belief is no claim
-            "probability": beliefs.spread(_sigmoid(run.logits["train"][unknown])),
+            "belief": beliefs.spread(beliefs.gather(run.belief, claimed)),
+            "probability": beliefs.spread(beliefs.gather(run.logits["train"], unknown), _sigmoid),
         },
-        "calibration": _summarize_calibration(curves, unknown & scored & (run.weight == 0), without_truth),
+        "calibration": _summarize_calibration(curves, unknown & scored & ~claimed, without_truth),
     }
     tables = {
         "rounds": _round_rows(rounds),
@@ -131,13 +134,12 @@ _SPLITS = {"belief": "train", "probability": "val"}
 
 
 def _curves(
-    run: Run, probability: np.ndarray, table: Table, observed: dict[str, np.ndarray], bins: int
+    run: Run, claimed: np.ndarray, table: Table, observed: dict[str, np.ndarray], bins: int
 ) -> dict[str, list[Row]]:
     """Return the calibration of the method's beliefs on train, and of the network's probabilities on val."""
     train, val = table.rows("train"), table.rows("val")
-    claimed = (observed[run.labels][train] == 0) & (run.weight != 0) & table.scored[train]
     belief = calibration.curve(run.belief, table.truth[train], claimed, bins=bins, weight=run.weight)
-    single = observed["single"][val]
+    single, probability = observed["single"][val], _sigmoid(run.logits["val"][()])
     reference = calibration.curve_with_reference(probability, table.truth[val], single, table.scored[val], bins)
     return {"belief": belief, "probability": reference}
 
@@ -189,8 +191,8 @@ def _list_missed(run: Run, table: Table, known: np.ndarray, most: int | float) -
         known: (N, C) the labels that the run was given, of the whole table.
         most: Cells to name, or their share of the unknown ones.
     """
-    train = table.rows("train")
-    claimed = (known[train] == 0) & (run.belief > 0)
+    claimed = _nonzero(run.belief)
+    claimed &= known[table.rows("train")] == 0
     if not claimed.any():
         return []
     splits = ("train",) if table.exhaustive else SPLITS
@@ -248,8 +250,17 @@ def merge_missed(audits: list[RunAudit]) -> list[Row]:
     return [{"rank": rank} | row for rank, row in enumerate(merged[:most], start=1)]
 
 
+def _nonzero(values: Any) -> np.ndarray:
+    """Return (N, C) bool: which values of an open HDF5 dataset are not 0."""
+    found = np.empty(values.shape, bool)
+    for rows in row_blocks(*values.shape):
+        np.not_equal(values[rows], 0, out=found[rows])
+    return found
+
+
 def _sigmoid(logits: np.ndarray) -> np.ndarray:
-    result = -logits.astype(np.float64)
+    result = logits.astype(np.float64)
+    np.negative(result, out=result)
     with np.errstate(over="ignore"):  # exp(-z) of a very negative logit is infinite, and 1 / inf the right 0
         np.exp(result, out=result)
     result += 1

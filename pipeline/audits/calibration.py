@@ -21,16 +21,16 @@ from pipeline.labels.blocks import row_blocks
 
 
 def curve(
-    belief: np.ndarray, truth: np.ndarray, unknown: np.ndarray, *, bins: int, weight: np.ndarray | None = None
+    belief: Any, truth: np.ndarray, unknown: np.ndarray, *, bins: int, weight: Any = None
 ) -> list[dict[str, Any]]:
     """Return the share of true positives among unknown cells, by belief.
 
     Args:
-        belief: (N, C) belief that the cell is present, in [0, 1].
+        belief: (N, C) belief that the cell is present, in [0, 1]; an array or an open HDF5 dataset, read by blocks.
         truth: (N, C) labels, 1 or 0.
         unknown: (N, C) bool, the cells that count.
         bins: Number of equal bins of [0, 1]; the last one includes 1.
-        weight: (N, C) weight of each cell in the method's risk, any sign; None: not reported.
+        weight: (N, C) weight of each cell in the method's risk, any sign, likewise; None: not reported.
 
     Returns:
         One dict a bin: ``bin`` (from 0), ``lower``, ``upper``, ``cells``, ``true_positives``, ``fraction`` (true
@@ -39,8 +39,8 @@ def curve(
     Raises:
         ValueError: Shapes differ or a belief on an unknown cell is outside [0, 1].
     """
-    belief, truth, unknown = np.asarray(belief), np.asarray(truth), np.asarray(unknown, dtype=bool)
-    if not belief.shape == truth.shape == unknown.shape or (weight is not None and np.shape(weight) != belief.shape):
+    truth, unknown = np.asarray(truth), np.asarray(unknown, dtype=bool)
+    if not belief.shape == truth.shape == unknown.shape or (weight is not None and weight.shape != belief.shape):
         raise ValueError(f"belief, truth, unknown and weight differ in shape: {belief.shape}, {truth.shape}")
     edges = np.arange(bins + 1) / bins
     cells, true = np.zeros((2, bins), np.int64)
@@ -55,7 +55,7 @@ def curve(
         true += np.bincount(position[positive], minlength=bins)
         sums["mean_belief"] += np.bincount(position, weights=values, minlength=bins)
         if weight is not None:
-            weights = np.asarray(weight)[rows][counted].astype(np.float64)
+            weights = weight[rows][counted].astype(np.float64)
             sums["mean_weight"] += np.bincount(position, weights=weights, minlength=bins)
     return [
         {

@@ -22,9 +22,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from tqdm import tqdm
 
 from pipeline.core.errors import LandscapeError
+from pipeline.core.progress import track
 
 EPSILON = 1e-10  # the authors' constant; keeps a raw slice of zeros at zero
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}  # kernels may sum in another order from call to call
@@ -155,7 +155,7 @@ def curve(
     _check(network, grid)
     weights = _weights(network)
     values = np.empty(len(grid))
-    for i, offset in enumerate(tqdm(grid.tolist(), desc="curve", unit="point", disable=None)):
+    for i, offset in enumerate(track(grid.tolist(), "curve", len(grid), "point")):
         moved = _moved(weights, direction, offset)
         values[i] = loss(evaluate(network, moved, batches), moved)
     _check_centre(values[len(grid) // 2], network, loss, batches)
@@ -185,13 +185,12 @@ def surface(
     _check(network, grid)
     weights = _weights(network)
     values = np.empty((len(grid), len(grid)))
-    with tqdm(total=values.size, desc="surface", unit="point", disable=None) as bar:
-        for i, a in enumerate(grid.tolist()):
-            row = _moved(weights, x, a)
-            for j, b in enumerate(grid.tolist()):
-                moved = _moved(row, y, b)
-                values[i, j] = loss(evaluate(network, moved, batches), moved)
-                bar.update()
+    row: Tensors = {}
+    for i, j in track(np.ndindex(values.shape), "surface", values.size, "point"):
+        if j == 0:
+            row = _moved(weights, x, float(grid[i]))
+        moved = _moved(row, y, float(grid[j]))
+        values[i, j] = loss(evaluate(network, moved, batches), moved)
     _check_centre(values[len(grid) // 2, len(grid) // 2], network, loss, batches)
     return values
 

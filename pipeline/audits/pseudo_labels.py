@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.labels.blocks import row_blocks
+
 Figures = dict[str, Any]
 
 FIGURES = (
@@ -56,13 +58,12 @@ def figures(
     Raises:
         ValueError: Shapes differ, a value is out of its set, or a known cell carries a pseudo-label.
     """
-    known = truth is not None
-    truth, observed, labels, unknown = _checked(truth, observed, labels, scored)
-    hidden = unknown & (truth == 1)
-    negative, positive = unknown & (labels == -1), unknown & (labels == 1)
-    n_unknown, n_hidden = int(unknown.sum()), int(hidden.sum())
-    n_negative, n_positive = int(negative.sum()), int(positive.sum())
-    missed, recalled = int((negative & hidden).sum()), int((positive & hidden).sum())
+    return _figures(_count(truth, observed, labels, scored).sum(axis=1), truth is not None)
+
+
+def _figures(counted: np.ndarray, known: bool) -> Figures:
+    """Return the fields of `figures` from the six counts of `_count`; those that need the truth are None without it."""
+    n_unknown, n_hidden, n_negative, n_positive, missed, recalled = counted.tolist()
     counts = {
         "unknown": n_unknown,
         "labelled": n_negative + n_positive,
@@ -88,12 +89,7 @@ def by_class(
     truth: np.ndarray | None, observed: np.ndarray, labels: np.ndarray, scored: np.ndarray | None = None
 ) -> list[Figures]:
     """Return the ``figures`` of each class alone; arguments and errors as there."""
-
-    def column(array: np.ndarray | None, c: slice) -> np.ndarray | None:
-        return None if array is None else array[:, c]
-
-    columns = [slice(c, c + 1) for c in range(np.shape(observed)[1])]
-    return [figures(column(truth, c), observed[:, c], labels[:, c], column(scored, c)) for c in columns]
+    return [_figures(column, truth is not None) for column in _count(truth, observed, labels, scored).T]
 
 
 def audit(
@@ -120,29 +116,25 @@ def audit(
     result, before = [], np.zeros(np.shape(observed), dtype=np.int8)
     for number, labels in enumerate(rounds, start=1):
         labels = np.asarray(labels)
-        cumulative = _with_classes(truth, observed, labels, scored)
-        counted = np.ones(labels.shape, dtype=bool) if scored is None else np.asarray(scored, dtype=bool)
-        result.append(
-            {
-                "round": number,
-                "newly_added": _with_classes(truth, observed, np.where(labels != before, labels, 0), scored),
-                "cumulative": cumulative,
-                "dropped": int((counted & (before != 0) & (labels == 0)).sum()),
-                "flipped": int((counted & (before * labels == -1)).sum()),
-            }
-        )
+        cumulative = _with_classes(_count(truth, observed, labels, scored), truth is not None)
+        added, dropped, flipped = np.zeros_like(labels), 0, 0
+        for rows in row_blocks(*labels.shape):
+            now, old, counted = labels[rows], before[rows], True if scored is None else np.asarray(scored[rows], bool)
+            np.copyto(added[rows], now, where=now != old)
+            dropped += int((counted & (old != 0) & (now == 0)).sum())
+            flipped += int((counted & (old * now == -1)).sum())
+        newly = _with_classes(_count(truth, observed, added, scored), truth is not None)
+        counts = {"newly_added": newly, "cumulative": cumulative, "dropped": dropped, "flipped": flipped}
+        result.append({"round": number} | counts)
         before = labels
     return result
 
 
-def _with_classes(
-    truth: np.ndarray | None, observed: np.ndarray, labels: np.ndarray, scored: np.ndarray | None
-) -> Figures:
-    whole, known = figures(truth, observed, labels, scored), truth is not None
-    truth, observed, labels, unknown = _checked(truth, observed, labels, scored)
-    labelled = unknown & (labels != 0)
-    right = labelled & ((labels == 1) == (truth == 1))
-    counts, correct = labelled.sum(axis=0).tolist(), right.sum(axis=0).tolist()
+def _with_classes(counted: np.ndarray, known: bool) -> Figures:
+    """Return `_figures` and those of each class, from the counts of `_count`."""
+    whole = _figures(counted.sum(axis=1), known)
+    _, _, negative, positive, missed, recalled = counted
+    counts, correct = (negative + positive).tolist(), (negative - missed + recalled).tolist()
     whole |= {
         "per_class_labelled": counts,
         "per_class_correct": correct,
@@ -155,6 +147,30 @@ def _fraction(part: int, of: int) -> float | None:
     return part / of if of else None
 
 
+def _count(truth: np.ndarray | None, observed: np.ndarray, labels: np.ndarray, scored: np.ndarray | None) -> np.ndarray:
+    """Count cells by class; arguments as in `figures`.
+
+    Returns:
+        (6, C): unknown, hidden positives, labelled -1, labelled 1, and hidden among these two.
+
+    Raises:
+        ValueError: As `figures` says.
+    """
+    observed, labels = np.asarray(observed), np.asarray(labels)
+    truth = None if truth is None else np.asarray(truth)
+    if observed.ndim != 2 or not observed.shape == labels.shape == (observed if truth is None else truth).shape:
+        shapes = f"{None if truth is None else truth.shape}, {observed.shape}, {labels.shape}"
+        raise ValueError(f"truth, observed and labels must be (N, C): {shapes}")
+    counts = np.zeros((6, observed.shape[1]), np.int64)
+    for rows in row_blocks(*observed.shape):
+        part, counted = (None if each is None else each[rows] for each in (truth, scored))
+        true, _, given, unknown = _checked(part, observed[rows], labels[rows], counted)
+        hidden, negative, positive = unknown & (true == 1), unknown & (given == -1), unknown & (given == 1)
+        cells = (unknown, hidden, negative, positive, negative & hidden, positive & hidden)
+        counts += [each.sum(axis=0) for each in cells]
+    return counts
+
+
 def _checked(
     truth: np.ndarray | None, observed: np.ndarray, labels: np.ndarray, scored: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -163,10 +179,7 @@ def _checked(
     Raises:
         ValueError: As `figures` says.
     """
-    observed, labels = np.asarray(observed), np.asarray(labels)
-    truth = np.zeros_like(observed) if truth is None else np.asarray(truth)
-    if truth.ndim != 2 or not truth.shape == observed.shape == labels.shape:
-        raise ValueError(f"truth, observed and labels must be (N, C): {truth.shape}, {observed.shape}, {labels.shape}")
+    truth = np.zeros_like(observed) if truth is None else truth
     if not np.isin(truth, (0, 1)).all():
         raise ValueError("truth holds values other than 1 and 0")
     if not np.isin(labels, (-1, 0, 1)).all():

@@ -10,6 +10,7 @@ import numpy as np
 
 from pipeline.core import hdf5
 from pipeline.core.errors import FileError
+from pipeline.labels.blocks import row_blocks
 from pipeline.labels.table import SPLITS, Table
 
 
@@ -17,22 +18,24 @@ from pipeline.labels.table import SPLITS, Table
 class Run:
     """What a run left at its chosen epoch; rows are those of the training split unless said.
 
+    Matrices are open HDF5 datasets, since all of them at once are many times the labels: read them by blocks of rows.
+
     Args:
         epoch: The chosen epoch, from 1.
         labels: Name of the label set that the run was given.
         logits: (R, C) by split; of test where the labels are given, not drawn.
         belief: (N, C) how present the method takes a cell to be, in [0, 1].
         weight: (N, C) how much the cell counts in its risk, of any sign.
-        pseudo_labels: (rounds, N, C) 1, -1 and 0 none: an open HDF5 dataset, since all rounds may be large.
+        pseudo_labels: (rounds, N, C) 1, -1 and 0 none.
         round_epochs: Epoch of each round, ascending.
         reason: Why there are no rounds; None where there are.
     """
 
     epoch: int
     labels: str
-    logits: dict[str, np.ndarray]
-    belief: np.ndarray
-    weight: np.ndarray
+    logits: dict[str, Any]
+    belief: Any
+    weight: Any
     pseudo_labels: Any
     round_epochs: list[int]
     reason: str | None
@@ -53,31 +56,31 @@ def open_run(folder: Path, table: Table) -> Iterator[Run]:
         table: The table that it was trained on.
 
     Yields:
-        The run, whose pseudo-labels can be read within the block.
+        The run, whose matrices can be read within the block.
 
     Raises:
         FileError: A file is absent, damaged or incomplete, or does not fit the table.
     """  # noqa: DOC502  raised by the functions below
     logits_file, labels_file = folder / "logits.h5", folder / "labels.h5"
     shape, logits = (len(table.rows("train")), len(table.classes)), {}
-    with hdf5.read(logits_file) as file:
-        epoch = int(file.attrs["epoch"])
+    with hdf5.read(logits_file) as scores, hdf5.read(labels_file) as file:
+        epoch = int(scores.attrs["epoch"])
         for split in ("val", "train") if table.exhaustive else SPLITS:
-            logits[split] = file[split][()]
+            logits[split] = scores[split]
             rows = len(table.rows(split))
             raise_if_other_shape(logits_file, split, logits[split].shape, (rows, len(table.classes)))
-            if not np.isfinite(logits[split]).all():
+            if not all(np.isfinite(logits[split][block]).all() for block in row_blocks(*logits[split].shape)):
                 raise FileError(f"{logits_file}: logits of {split} are not finite; run that stage again")
-    with hdf5.read(labels_file) as file:
-        belief, pseudo_labels, reason = file["belief"][()], file["pseudo_label"], None
-        raise_if_other_shape(labels_file, "belief", belief.shape, shape)
+        pseudo_labels, reason = file["pseudo_label"], None
+        for name in ("belief", "weight"):
+            raise_if_other_shape(labels_file, name, file[name].shape, shape)
         if len(pseudo_labels):
             raise_if_other_shape(labels_file, "pseudo_label", pseudo_labels.shape[1:], shape)
         else:
             default = file.attrs.get("reason", "the run stored no pseudo-labels")
             reason = str(pseudo_labels.attrs.get("reason", default))
-        labels, weight = str(file.attrs.get("labels", "single")), file["weight"][()]
-        yield Run(epoch, labels, logits, belief, weight, pseudo_labels, file["round_epoch"][()].tolist(), reason)
+        labels, epochs = str(file.attrs.get("labels", "single")), file["round_epoch"][()].tolist()
+        yield Run(epoch, labels, logits, file["belief"], file["weight"], pseudo_labels, epochs, reason)
 
 
 def known_truth(table: Table, split: str) -> tuple[np.ndarray | None, np.ndarray]:

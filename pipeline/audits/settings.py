@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from pipeline.core.strict import Count, Strict
+from pipeline.core.strict import Count, Strict, given
 
 
 class Audit(Strict):
@@ -30,9 +30,9 @@ class Landscape(Strict):
 
     @model_validator(mode="after")
     def _zero_is_on_the_grid(self) -> Self:
-        for key, given in (("points_1d", self.points_1d), ("points_2d", self.points_2d)):
-            if given % 2 == 0:
-                raise ValueError(f"{key}: must be odd, so that the trained weights lie on the grid (given: {given})")
+        for key, points in (("points_1d", self.points_1d), ("points_2d", self.points_2d)):
+            if points % 2 == 0:
+                raise ValueError(f"{key}: must be odd, so that the trained weights lie on the grid {given(points)}")
         return self
 
 

@@ -61,10 +61,59 @@ def weighted_precision(
     result = np.empty((len(repeats), scores.shape[1]))
     for column in range(scores.shape[1]):
         for part, places in _places(scores[:, column], shown[:, column], repeats):
-            mass = places.repeats * weights[places.rows]
-            above = np.cumsum(mass, axis=1)[:, places.last]
-            result[part, column] = _mean(np.minimum(above / np.maximum(places.reached, 1), 1), mass)
+            result[part, column] = _mean(_precision(places, weights), places.repeats * weights[places.rows])
     return result
+
+
+def precision_at_shown(scores: np.ndarray, shown: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """Return the precision at the rank of each shown positive, of which `weighted_precision` is the mean.
+
+    Args:
+        scores: (N, C) finite scores.
+        shown: (N, C) bool.
+        weights: (N,) as in `weighted_precision`.
+
+    Returns:
+        (P,) in [0, 1], in the order of ``np.nonzero(shown)``.
+
+    Raises:
+        ValueError: Shapes differ, or a score or weight is not finite.
+    """
+    weights, repeats = _checked(scores, shown, weights, None)
+    result = np.zeros(shown.shape)
+    for column in range(shown.shape[1]):
+        for _, places in _places(scores[:, column], shown[:, column], repeats):
+            result[places.rows, column] = _precision(places, weights)[0]
+    return result[shown]
+
+
+def compare_precision(
+    precision: np.ndarray, shown: np.ndarray, weights: np.ndarray, least: int = LEAST
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compare sets of scores by their weighted precision, each with the best of them.
+
+    Args:
+        precision: (L, P) of `precision_at_shown` for each set.
+        shown: (N, C) bool.
+        weights: (N,) those of the precision.
+        least: Shown positives of a class that counts.
+
+    Returns:
+        (L,) means over classes, and (L,) standard errors of how far each stays behind the best, over the images with
+        their precisions as they are. Ranked anew for each sample, precisions would move too, and errors be up to twice
+        these.
+    """
+    rows, columns = np.nonzero(shown)
+    kept = np.flatnonzero(shown.sum(axis=0) >= least)
+    mass = np.where(np.isin(columns, kept), weights[rows], 0.0)
+    mass /= np.bincount(columns, mass, shown.shape[1])[columns].clip(min=np.finfo(np.float64).tiny) * max(1, len(kept))
+    means = precision @ mass
+    errors = []
+    for behind in precision[np.argmax(means)] - precision:
+        centre = np.bincount(columns, behind * mass, shown.shape[1]) * len(kept)
+        moved = np.bincount(rows, mass * (behind - centre[columns]), len(shown))
+        errors.append(np.sqrt(np.square(moved).sum()))
+    return means, np.array(errors)
 
 
 def aul(
@@ -185,6 +234,12 @@ def _places(scores: np.ndarray, shown: np.ndarray, repeats: np.ndarray, rows: np
         counts = np.zeros((len(drawn), len(order) + 1), np.int64)
         np.cumsum(drawn, axis=1, out=counts[:, 1:])
         yield part, _Places(order[places], drawn[:, places], last, counts[:, ends], counts[:, starts])
+
+
+def _precision(places: _Places, weights: np.ndarray) -> np.ndarray:
+    """Return the (R, P) precision at each place."""
+    above = np.cumsum(places.repeats * weights[places.rows], axis=1)[:, places.last]
+    return np.minimum(above / np.maximum(places.reached, 1), 1)
 
 
 def _outranked(

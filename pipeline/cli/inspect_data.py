@@ -15,12 +15,12 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from pipeline.config import profiles
 from pipeline.config.params import Params, read_params
 from pipeline.core.errors import ConfigError, SourceError
 from pipeline.core.faults import FaultyData, pluralize, preview
+from pipeline.core.progress import track
 from pipeline.core.text import to_printable
 from pipeline.data import disk, published
 from pipeline.data.images import ImageError, decode_noting
@@ -205,12 +205,10 @@ def look(
         digest.update(pixels.tobytes())
         return Look(notes, digest.digest())
 
-    bar = tqdm(total=len(names), desc="check", unit="image", disable=None if progress else True)
-    with bar, ThreadPoolExecutor(max(1, min(os.cpu_count() or 1, 8))) as pool:
-        for start in range(0, len(names), AHEAD):
-            for found in pool.map(decode, range(start, min(start + AHEAD, len(names)))):
-                bar.update()
-                yield found
+    with ThreadPoolExecutor(max(1, min(os.cpu_count() or 1, 8))) as pool:
+        starts = range(0, len(names), AHEAD)
+        found = (each for at in starts for each in pool.map(decode, range(at, min(at + AHEAD, len(names)))))
+        yield from track(found, "check", len(names), "image", quiet=not progress)
 
 
 # ---------------------------------------------------------------------------------------------- compare

@@ -38,7 +38,7 @@ def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
         description="Show a stage's output file or folder: the tree of an HDF5 file with shapes, axes, units, first "
         "rows and counts by class; tables, JSON and summaries; names and shapes of weights.",
     )
-    parser.add_argument("path", type=Path, help="file or folder, such as runs/finetune/digits-em-0")
+    parser.add_argument("path", type=Path, help="file or folder, such as runs/finetune/digits-em-0-0")
     parser.add_argument("--rev", metavar="REV", help="show it as of this commit, from DVC's cache, without a checkout")
     parser.add_argument(
         "--rows", metavar="N", type=_row_count, default=5, help="first rows to show (default: %(default)s)"

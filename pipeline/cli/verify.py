@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from pipeline.cli.verbs import Failed, Verbs
 from pipeline.core import files, manifest, seal
 from pipeline.core.errors import ConfigError, FileError
 from pipeline.core.faults import pluralize
+from pipeline.core.progress import track
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ def find_damaged_objects(cache: Path) -> dict[str, Path]:
     names = {path.parent.name + path.name: path for path in objects}
     return {
         name: path
-        for name, path in tqdm(names.items(), "cache", unit="object", disable=None)
+        for name, path in track(names.items(), "cache", len(names), "object")
         if digest(path) != name.removesuffix(".dir")
     }
 
@@ -151,7 +150,7 @@ def compare(recorded: list[Recorded], objects: dict[str, Path], lost: list[str])
         lost: Targets whose list of files cannot be read.
     """
     findings = Findings(objects, [], [], [], lost)
-    for item in tqdm(recorded, "outputs", unit="file", disable=None):
+    for item in track(recorded, "outputs", len(recorded), "file"):
         if not item.path.exists():
             findings.absent.append(item)
         elif digest(item.path) != item.md5:

@@ -140,13 +140,15 @@ def _unmet(graph: Graph, path: PurePath, params: Params) -> list[str]:
 
 def _remedy(path: PurePath, params: Params) -> str:
     """Return which entry of the grid makes a run's file, where the path is one."""
-    match = re.fullmatch(r"runs/([a-z_]+)/([a-z0-9_]+)-([a-z0-9_]+)-(\d+)(/.+)?", path.as_posix())
+    match = re.fullmatch(r"runs/([a-z_]+)/([a-z0-9_]+)-([a-z0-9_]+)-(\d+)-(\d+)(/.+)?", path.as_posix())
     if not match or match[1] not in TRAINING_STAGES:
         return ""
-    stage, dataset, method, seed, _ = match.groups()
+    stage, dataset, method, draw, seed, _ = match.groups()
     if method not in getattr(params.grid, stage):
         return f"; add {method} to grid.{stage}"
-    return f"; it is made for dataset {dataset} in grid.datasets and seed {seed} in grid.seeds"
+    return (
+        f"; it is made for dataset {dataset} in grid.datasets, draw {draw} in grid.draws and seed {seed} in grid.seeds"
+    )
 
 
 def _absent(keys: Iterable[str], content: Any) -> list[str]:

@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from pipeline.audits.settings import Audit, Landscape, Report
 from pipeline.core.errors import ConfigError
-from pipeline.core.strict import NAME, Positive, Strict, explain, merge
+from pipeline.core.strict import NAME, Positive, Strict, explain, given, merge, show_value
 from pipeline.core.yaml import parse_yaml
 from pipeline.labels.settings import Simulate
 from pipeline.networks.settings import DigitsBackbone, TimmBackbone
@@ -48,7 +48,10 @@ class Grid(Strict):
     """The axes of the DVC matrix."""
 
     datasets: Annotated[list[str], Field(min_length=1)]
+    draws: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+    """Numbers of label draws; of ``protocol: seeded`` alone others than 0."""
     seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+    """Training seeds."""
     linear_init: Annotated[list[str], Field(min_length=1)]
     finetune: list[str]
     end_to_end: list[str]
@@ -64,10 +67,10 @@ class Grid(Strict):
         for axis, value in self:
             names = [value] if isinstance(value, str) else value
             if len(set(names)) != len(names):
-                raise ValueError(f"{axis}: names an entry twice (given: {names})")
+                raise ValueError(f"{axis}: names an entry twice {given(names)}")
             bad = [name for name in names if isinstance(name, str) and not NAME.fullmatch(name)]
             if bad:
-                raise ValueError(f"{axis}: {bad} are not names of [a-z0-9_]")
+                raise ValueError(f"{axis}: {show_value(bad)} are not names of [a-z0-9_]")
         return self
 
 
@@ -83,8 +86,18 @@ class Variant(Strict):
 
     dataset: str
     method: str
+    draw: Annotated[int, Field(ge=0)]
     seed: Annotated[int, Field(ge=0)]
     set: Override
+
+    @property
+    def prefix(self) -> str:
+        """What its key starts with."""
+        return run_key(self.dataset, self.method, self.draw, self.seed) + "-"
+
+    def what(self, key: str) -> str:
+        """Return the ``<what>`` of its key."""
+        return key.removeprefix(self.prefix)
 
 
 class FinetuneVariant(Variant):
@@ -96,7 +109,7 @@ class FinetuneVariant(Variant):
 
 
 class Variants(Strict):
-    """Variants of each training stage, by run key ``<dataset>-<method>-<seed>-<what>``."""
+    """Variants of each training stage, by run key ``<dataset>-<method>-<draw>-<seed>-<what>``."""
 
     linear_init: dict[str, Variant]
     finetune: dict[str, FinetuneVariant]
@@ -119,6 +132,11 @@ Section = dict[str, dict[str, Any]]
 _METHOD = TypeAdapter(Section)
 _RECIPES = TypeAdapter(dict[str, dict[Literal["linear_init", "finetune", "end_to_end", "lac"], dict[str, Any]]])
 """What a method holds under PUBLISHED: by dataset and training stage, keys of the stage's block."""
+
+
+def run_key(dataset: str, method: str, draw: int, seed: int) -> str:
+    """Return the key of a run of the grid, which is that of DVC's matrix."""
+    return f"{dataset}-{method}-{draw}-{seed}"
 
 
 def method_file(name: str) -> str:
@@ -281,22 +299,23 @@ class Params(Strict):
             blocks[f"variants.{stage}.{what}.set.stage"] = getattr(self.variants, stage)[what].set.stage
         return [f"{name}.{key}" for name, block in blocks.items() if key in block][-1]
 
-    def keys(self, stage: str, dataset: str, seed: int) -> list[tuple[str, str, str | None]]:
-        """List the runs of a training stage at one seed: the grid's first, then variants.
+    def keys(self, stage: str, dataset: str, draw: int, seed: int) -> list[tuple[str, str, str | None]]:
+        """List the runs of a training stage at one label draw and seed: the grid's first, then variants.
 
         Args:
             stage: A training stage.
             dataset: Name of a dataset.
+            draw: Number of the label draw.
             seed: Training seed.
 
         Returns:
             (run key, method, variant key or None) for each run.
         """
         runs: list[tuple[str, str, str | None]] = [
-            (f"{dataset}-{method}-{seed}", method, None) for method in getattr(self.grid, stage)
+            (run_key(dataset, method, draw, seed), method, None) for method in getattr(self.grid, stage)
         ]
         for key, variant in getattr(self.variants, stage).items():
-            if (variant.dataset, variant.seed) == (dataset, seed):
+            if (variant.dataset, variant.draw, variant.seed) == (dataset, draw, seed):
                 runs.append((key, variant.method, key))
         return runs
 
@@ -366,14 +385,16 @@ def _recipe_faults(params: Params) -> list[str]:
 
 
 def _unequal_seeds(params: Params, stage: str) -> list[str]:
-    """Return one line for each variant that changes other values than its namesake at another seed."""
+    """Return one line for each variant that changes other values than its namesake at another draw or seed."""
     first: dict[tuple[str, str, str], tuple[str, Variant]] = {}
     faults = []
     for key, variant in getattr(params.variants, stage).items():
-        what = key.removeprefix(f"{variant.dataset}-{variant.method}-{variant.seed}-")
+        what = variant.what(key)
         other, found = first.setdefault((variant.dataset, variant.method, what), (key, variant))
         if (variant.set, getattr(variant, "start", None)) != (found.set, getattr(found, "start", None)):
-            faults.append(f"variants.{stage}.{key}: differs from {other}, with which it is pooled as a seed")
+            faults.append(
+                f"variants.{stage}.{key}: differs from {other}, with which it is pooled as another draw or seed"
+            )
     return faults
 
 
@@ -388,8 +409,8 @@ def _variant_faults(params: Params, stage: str) -> list[str]:
                 params._training(stage, variant.dataset, variant.method, key, variant.set.stage, recipe=False)
         except ConfigError as error:
             faults.append(str(error))
-        if not re.fullmatch(rf"{variant.dataset}-{variant.method}-{variant.seed}-[a-z0-9_]+", key):
-            faults.append(f"variants.{stage}.{key}: the key must be <dataset>-<method>-<seed>-<what>")
+        if not re.fullmatch(rf"{variant.prefix}[a-z0-9_]+", key):
+            faults.append(f"variants.{stage}.{key}: the key must be <dataset>-<method>-<draw>-<seed>-<what>")
     return faults + _unequal_seeds(params, stage)
 
 

@@ -3,6 +3,7 @@
 from pipeline.config import rules
 from pipeline.config.params import Params
 from pipeline.core.errors import ConfigError
+from pipeline.core.text import prefixed
 from pipeline.methods.shared import base
 
 
@@ -47,5 +48,5 @@ def plan_run(params: Params, stage: str, dataset: str, method: str, variant: str
     try:
         kind = load_method(method)
     except ConfigError as error:
-        raise ConfigError(f"{rules.key_of(stage, variant)}: {error}") from error
+        raise ConfigError(prefixed(rules.key_of(stage, variant), str(error))) from error
     return rules.PlannedRun(params, stage, dataset, method, variant, settings, kind.views, kind.needs)

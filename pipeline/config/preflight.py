@@ -18,7 +18,9 @@ from pipeline.core import files, resume
 from pipeline.core.device import choose_device
 from pipeline.core.errors import ConfigError, FileError, SourceError
 from pipeline.core.strict import explain
+from pipeline.core.text import prefixed
 from pipeline.labels import weights
+from pipeline.labels.observed import observed_file
 from pipeline.labels.table import Objects, Table, read_objects, read_table
 from pipeline.methods.shared import base as methods
 from pipeline.networks import timm_backbone
@@ -74,7 +76,8 @@ def check_dataset(root: Path, params: Params, dataset: str, last: LastRun) -> tu
     """
     simulate = params.settings("simulate", dataset)
     block, key = params.settings("prepare", dataset), f"prepare.{dataset}"
-    problems = [*check_backbone(root, params, dataset, last), *rules.bias_file(simulate, root)]
+    problems = rules.label_draws(dataset, simulate, params.grid.draws)
+    problems += [*check_backbone(root, params, dataset, last), *rules.bias_file(simulate, root)]
     loaded, missing = None, rules.raw_folder(dataset, block, root)
     try:
         loaded = sources.load(block, key)
@@ -120,7 +123,7 @@ def read_raw(
             data = source.read(settings, root)
             table, objects = data.table, data.objects
     except (SourceError, FileError, OSError) as error:
-        return [f"{key}: {line}" for line in str(error).splitlines()], None, None
+        return [prefixed(key, line) for line in str(error).splitlines()], None, None
     problems = rules.empty_splits(dataset, table)
     problems = problems or rules.changed(f"{key}: raw data of {dataset}", f"prepare@{dataset}", recorded, now)
     return (problems, None, None) if problems else ([], table, objects)
@@ -137,11 +140,16 @@ def check_bias(
         weights.bias_weights(root, *labels, settings)
     except (ConfigError, SourceError) as error:
         return str(error).splitlines()
-    if settings.bias.kind != "table" or last.has_other_params(f"simulate@{dataset}", "simulate", params.simulate):
+    if settings.bias.kind != "table":
         return []
-    recorded = (_recorded(root / "data" / "simulate" / dataset / "report.json", "bias") or {}).get("file_sha256")
-    now = files.sha256(settings.bias.path(root))
-    return rules.changed(f"simulate.bias.file: {settings.bias.file}", f"simulate@{dataset}", recorded, now)
+    problems, now = [], files.sha256(settings.bias.path(root))
+    for draw in params.grid.draws:
+        stage = f"simulate@{dataset}-{draw}"
+        if not last.has_other_params(stage, "simulate", params.simulate):
+            report = observed_file(root, dataset, draw).with_name("report.json")
+            recorded = (_recorded(report, "bias") or {}).get("file_sha256")
+            problems += rules.changed(f"simulate.bias.file: {settings.bias.file}", stage, recorded, now)
+    return problems
 
 
 def check_timm(root: Path, params: Params, dataset: str, settings: TimmBackbone) -> list[str]:
@@ -213,7 +221,7 @@ def check_methods(params: Params) -> list[str]:
             try:
                 problems += check_method(name, params.method(name, dataset), method_key(name, dataset))
             except ConfigError as error:
-                problems += [f"{method_file(name)}: {line}" for line in str(error).splitlines()]
+                problems += [prefixed(method_file(name), line) for line in str(error).splitlines()]
     return problems
 
 
@@ -255,7 +263,7 @@ def check_runs(params: Params, tables: dict[str, Table]) -> list[str]:
 
 
 def _runs(params: Params) -> Iterator[tuple[str, str, str, str | None]]:
-    """Yield stage, dataset, method and variant of each training run; seeds do not differ."""
+    """Yield stage, dataset, method and variant of each training run; draws and seeds do not differ."""
     for stage in TRAINING_STAGES:
         for dataset in params.grid.datasets:
             yield from ((stage, dataset, method, None) for method in getattr(params.grid, stage))
@@ -264,10 +272,10 @@ def _runs(params: Params) -> Iterator[tuple[str, str, str, str | None]]:
 
 
 def _off_the_grid(params: Params, stage: str) -> list[str]:
-    """Return one line for each variant whose dataset or seed the grid does not run."""
+    """Return one line for each variant whose dataset, draw or seed the grid does not run."""
     problems = []
     for key, variant in getattr(params.variants, stage).items():
-        for axis, value in (("datasets", variant.dataset), ("seeds", variant.seed)):
+        for axis, value in (("datasets", variant.dataset), ("draws", variant.draw), ("seeds", variant.seed)):
             if value not in getattr(params.grid, axis):
                 problems.append(f"variants.{stage}.{key}: {value} is not in grid.{axis}")
     return problems

@@ -74,6 +74,17 @@ def label_protocol(dataset: str, settings: Simulate, table: Table) -> list[str]:
     return [f"simulate.protocol: {settings.protocol}, but the labels of {dataset} are{are} exhaustive; set it to {use}"]
 
 
+def label_draws(dataset: str, settings: Simulate, draws: Iterable[int]) -> list[str]:
+    """Return a problem where labels that cannot be drawn again are asked for under a number of their own."""
+    if settings.protocol == "seeded" or list(draws) == [0]:
+        return []
+    why = {
+        "literature": "the published recipe has one draw; set it to [0], or simulate.protocol to seeded",
+        "given": "nothing is drawn where labels are given; set it to [0]",
+    }[settings.protocol]
+    return [f"grid.draws: {list(draws)}, but simulate.protocol of {dataset} is {settings.protocol}: {why}"]
+
+
 def empty_rows(dataset: str, settings: Simulate, table: Table) -> list[str]:
     """Return a problem where training or validation images have no positive and the settings refuse that."""
     rows = np.flatnonzero((table.official == 0) & ~table.truth.any(axis=1))

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from pipeline.config import rules
-from pipeline.config.params import read_params
+from pipeline.config.params import read_params, run_key
 from pipeline.config.plan import plan_run
 from pipeline.labels.table import read_table
 from pipeline.training.run import Run
 
 
-def read_run(root: Path, stage: str, dataset: str, method: str, seed: int, variant: str | None) -> Run:
+def read_run(root: Path, stage: str, dataset: str, method: str, draw: int, seed: int, variant: str | None) -> Run:
     """Return a run as params.yaml and the method's file have it, with the dataset's table.
 
     Args:
@@ -17,6 +17,7 @@ def read_run(root: Path, stage: str, dataset: str, method: str, seed: int, varia
         stage: Training stage.
         dataset: Name of a dataset.
         method: Name of a method.
+        draw: Number of the label draw.
         seed: Training seed.
         variant: Key of a variant, or None.
 
@@ -36,8 +37,9 @@ def read_run(root: Path, stage: str, dataset: str, method: str, seed: int, varia
         stage,
         dataset,
         method,
+        draw,
         seed,
-        key=variant or f"{dataset}-{method}-{seed}",
+        key=variant or run_key(dataset, method, draw, seed),
         settings=plan.settings,
         method_settings=params.run(stage, dataset, method, variant)[1],
         expected_positives=params.density(dataset),

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from tqdm import tqdm
@@ -28,25 +28,41 @@ class Pace:
         return True
 
 
-def track(batches: Sequence[T], name: str, done: int, total: int) -> Iterator[T]:
-    """Yield batches of items, and show how many items are done.
+def track(
+    items: Iterable[T],
+    name: str,
+    total: int,
+    unit: str,
+    *,
+    done: int = 0,
+    size: Callable[[T], int] | None = None,
+    quiet: bool = False,
+) -> Iterator[T]:
+    """Yield items, and show how many are done: a bar where standard error is a terminal, else a line in `INTERVAL`.
 
     Args:
-        batches: What is left to do; each has a length.
+        items: What is left to do.
         name: What is done, for the bar or the lines.
-        done: Items done before.
-        total: Items in all.
+        total: How many there are in all.
+        unit: What one is called.
+        done: How many were done before.
+        size: How many an item counts for, as a batch does; None: one.
+        quiet: Whether to show nothing.
 
     Yields:
-        The batches.
+        The items.
     """
-    pace, began, before = Pace(), time.monotonic(), done
-    with tqdm(total=total, initial=done, desc=name, unit="image", disable=None) as bar:
-        for batch in batches:
-            yield batch
-            done += len(batch)  # type: ignore[arg-type]
-            bar.update(len(batch))  # type: ignore[arg-type]
-            if bar.disable and pace.is_due():
-                rate = (done - before) / max(time.monotonic() - began, 1e-9)
-                left = (total - done) / rate
-                print(f"{name}: {done:,} of {total:,} images, {rate:,.0f} a second, {left:,.0f} s left", flush=True)
+    began, before = time.monotonic(), done
+    told = began
+    with tqdm(total=total, initial=done, desc=name, unit=unit, leave=False, disable=True if quiet else None) as bar:
+        for item in items:
+            yield item
+            count = size(item) if size else 1
+            done += count
+            bar.update(count)
+            now = time.monotonic()
+            if bar.disable and not quiet and now - told >= INTERVAL:
+                told, each = now, (now - began) / max(done - before, 1)
+                pace = f"{1 / each:,.0f} a second" if each <= 1 else f"{each:,.1f} s each"
+                line = f"{name}: {done:,} of {total:,} {unit}s, {pace}, {(total - done) * each:,.0f} s left"
+                print(line, file=sys.stderr, flush=True)

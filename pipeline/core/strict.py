@@ -1,6 +1,8 @@
 """Base of every settings schema: strict pydantic models, errors in words, one mapping laid over another."""
 
+import json
 import re
+from math import isfinite
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -10,6 +12,25 @@ SHOWN = 60
 
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+PLAIN = re.compile(r"(?!(?:null|true|false)$)[A-Za-z_][\w./+-]*(?: [\w./+-]+)*", re.ASCII)
+"""Texts that YAML takes as they are; others are quoted."""
+
+
+BRANCH = re.compile(r"|\[key\]|(constrained-|literal\[|function-|tuple\[|list\[|dict\[).*|float|int|str|bool")
+"""What pydantic puts into a key for the kind of value that it tried."""
+
+
+PYTHON = {
+    r"\bNone\b": "null",
+    r"\bTrue\b": "true",
+    r"\bFalse\b": "false",
+    r"a valid dictionary( or object to extract fields from| or instance of \w+)?$": "a block of keys",
+    r"a valid (tuple|list)$": "a list",
+    r"\b(Tuple|List|Dictionary) should have": "It should have",
+}
+"""What pydantic calls by Python's names, and YAML's word."""
 
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
@@ -60,12 +81,42 @@ def explain(error: ValidationError, prefix: str) -> str:
     """
     lines = []
     for fault in error.errors():
-        key = ".".join(str(part) for part in (prefix, *fault["loc"]) if part not in ("", "[key]"))
+        key = ".".join(str(part) for part in (prefix, *fault["loc"]) if not BRANCH.fullmatch(str(part)))
         if fault["type"] == "value_error":
             reason = str(fault.get("ctx", {})["error"])
             lines.append(f"{key}{'.' if re.match('[a-z0-9_.]+: ', reason) else ': '}{reason}")
             continue
-        given = repr(fault["input"])
-        hidden = fault["type"] == "missing" or len(given) > SHOWN
-        lines.append(f"{key}: {fault['msg']}{'' if hidden else f' (given: {given})'}")
+        hidden = fault["type"] == "missing" or len(show_value(fault["input"])) > SHOWN
+        lines.append(f"{key}: {_in_words(fault['msg'])}{'' if hidden else ' ' + given(fault['input'])}")
     return "\n".join(lines)
+
+
+def given(value: Any) -> str:
+    """Return the end of a message about a setting: what was given, as YAML has it."""
+    return f"(given: {show_value(value)})"
+
+
+def show_value(value: Any) -> str:
+    """Return a setting as YAML has it on one line, as it stands or might stand in params.yaml."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump()
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{show_value(key)}: {show_value(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(show_value, value))}]"
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    if isinstance(value, float) and isfinite(value):
+        digits = repr(value)  # 1e-05 would be no number to other readers of YAML
+        return digits if "." in digits or "e" not in digits else digits.replace("e", ".0e")
+    if isinstance(value, float):
+        return {"inf": ".inf", "-inf": "-.inf"}.get(str(value), ".nan")
+    text = str(value)
+    return text if not isinstance(value, str) or PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+
+
+def _in_words(message: str) -> str:
+    """Return a message of pydantic without words of Python."""
+    for python, word in PYTHON.items():
+        message = re.sub(python, word, message)
+    return message

@@ -34,6 +34,11 @@ def show_text(text: str) -> str:
     return ODD.sub(_escape, text)
 
 
+def prefixed(prefix: str, text: str) -> str:
+    """Return a message with what it is about in front, once: as it is where it begins so itself."""
+    return text if re.match(rf"{re.escape(prefix)}(?![a-z0-9_])", text) else f"{prefix}: {text}"
+
+
 def _escape(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape", "backslashreplace").decode()
 

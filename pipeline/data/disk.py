@@ -18,11 +18,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from tqdm import tqdm
-
 from pipeline.core import files as storage
 from pipeline.core.errors import FileError, SourceError
 from pipeline.core.faults import pluralize, preview
+from pipeline.core.progress import track
 from pipeline.core.text import check_regular
 
 ENDINGS: tuple[str, ...] = (".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff")
@@ -283,8 +282,7 @@ def _hash_pictures(folder: Path, names: list[str], prefix: str, root: Path) -> l
         return value
 
     with ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as pool:
-        work = tqdm(pool.map(find, names), "state of the raw data", len(names), unit="image", disable=None, leave=False)
-        hashes = list(work)
+        hashes = list(track(pool.map(find, names), "state of the raw data", len(names), "image"))
     if fresh != known:
         with suppress(OSError, FileError):  # it saves time, no more
             storage.write_json(cache, fresh)

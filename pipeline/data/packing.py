@@ -24,6 +24,7 @@ from tqdm import tqdm
 from pipeline.core import hdf5
 from pipeline.core.errors import ConfigError, SourceError
 from pipeline.core.files import sha256
+from pipeline.core.progress import track
 from pipeline.core.resume import Checkpoint
 from pipeline.data import disk, images
 from pipeline.data.images import ImageError, decode_noting, resize
@@ -304,11 +305,11 @@ def _fill(
 ) -> None:
     """Pack these rows, ascending, and save now and then how far it is."""
     n, size = pixels.shape[:2]
-    bar = tqdm(rows, "pack", n, initial=n - len(rows), unit="image", disable=None)
+    waiting = track(rows, "pack", n, "image", done=n - len(rows))
     with ThreadPoolExecutor(workers) as pool:
         futures = _submit_ahead(pool, lambda row: _pack_picture(dataset, row, size, max_pixels), rows, 2 * workers)
         try:
-            for row, future in zip(bar, futures, strict=True):
+            for row, future in zip(waiting, futures, strict=True):
                 try:
                     picture = future.result()
                     pixels[row] = picture.pixels

@@ -17,12 +17,13 @@ _IN_PROPORTION_TO = {
 }
 
 
-def describe_settings(root: Path, settings: Simulate) -> dict[str, Any]:
+def describe_settings(root: Path, settings: Simulate, draw: int) -> dict[str, Any]:
     """Return the settings that count, with `how` in words; null for those that the protocol does not read.
 
     Args:
         root: Project root, from which the name of a table of weights counts.
         settings: The settings.
+        draw: Number of the draw.
 
     Returns:
         JSON values; `bias` names a table of weights by its hash too.
@@ -33,7 +34,7 @@ def describe_settings(root: Path, settings: Simulate) -> dict[str, Any]:
     return {
         "how": describe(settings),
         "protocol": settings.protocol,
-        "draw": settings.draw if settings.protocol == "seeded" else None,
+        "draw": draw if settings.protocol == "seeded" else None,
         "seed": settings.seed if settings.protocol == "literature" else None,
         "empty_rows": settings.empty_rows,
         "positives": settings.positives.model_dump() if drawn else None,
@@ -50,7 +51,7 @@ def describe(settings: Simulate) -> str:
     """
     if settings.protocol == "given":
         return _GIVEN
-    recipe = f"Labels are drawn from named generators (draw {settings.draw})"
+    recipe = "Labels are drawn from named generators"
     if settings.protocol == "literature":
         recipe = f"The published recipe is followed bit for bit (seed {settings.seed})"
     kept = f"every image keeps {_positives(settings)}{_negatives(settings)}; everything else becomes unknown."

@@ -44,7 +44,7 @@ class Draw:
     chances: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
-def observe(root: Path, table: Table, objects: Objects | None, settings: Simulate) -> Draw:
+def observe(root: Path, table: Table, objects: Objects | None, settings: Simulate, number: int) -> Draw:
     """Return the labels that stay known: drawn, or as the data give them.
 
     Args:
@@ -52,6 +52,7 @@ def observe(root: Path, table: Table, objects: Objects | None, settings: Simulat
         table: The table of a dataset.
         objects: Where its objects lie.
         settings: The settings.
+        number: Number of the draw, which the seeded protocol reads.
 
     Returns:
         The labels.
@@ -63,7 +64,7 @@ def observe(root: Path, table: Table, objects: Objects | None, settings: Simulat
     if settings.protocol == "given":
         result = given(table)
     else:
-        result = draw(table, settings, bias_weights(root, table, objects, settings))
+        result = draw(table, settings, bias_weights(root, table, objects, settings), number)
     if not (result.observed[table.rows("train")] == 1).any():
         raise SourceError("simulate: no positive is known in the training split: nothing could be learned")
     return result
@@ -86,7 +87,7 @@ def given(table: Table) -> Draw:
     return Draw(observed, chances)
 
 
-def draw(table: Table, settings: Simulate, weights: Weights) -> Draw:
+def draw(table: Table, settings: Simulate, weights: Weights, number: int) -> Draw:
     """Return the labels that stay known.
 
     Each official part is drawn by itself, in row order; positives and negatives from streams of their own. Where truth
@@ -96,19 +97,20 @@ def draw(table: Table, settings: Simulate, weights: Weights) -> Draw:
         table: A table whose labels are exhaustive.
         settings: The settings; not of the protocol ``given``.
         weights: `bias_weights` of them.
+        number: Number of the draw.
 
     Returns:
         The draw.
     """
     observed = np.zeros(table.truth.shape, np.int8)
-    parts = [_Part(table, np.flatnonzero(table.official == number), settings, weights) for number in range(len(PARTS))]
+    parts = [_Part(table, np.flatnonzero(table.official == code), settings, weights) for code in range(len(PARTS))]
     for part, name in zip(parts, PARTS, strict=True):
-        part.draw(observed, name)
+        part.draw(observed, name, number)
 
     def chances(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         result = np.zeros((2, len(rows), len(table.classes)))
-        for number, part in enumerate(parts):
-            mine = table.official[rows] == number
+        for code, part in enumerate(parts):
+            mine = table.official[rows] == code
             result[:, mine] = part.chances(rows[mine])
         return result[0], result[1]
 
@@ -171,12 +173,13 @@ class _Part:
         of_weights = share_chances(lambda: map(weigh, self.blocks()), count, kept.value)
         return lambda rows: of_weights(weigh(rows))
 
-    def draw(self, observed: np.ndarray, name: str) -> None:
+    def draw(self, observed: np.ndarray, name: str, number: int) -> None:
         """Draw the part's labels.
 
         Args:
             observed: (N, C) int8 labels of the whole table, 0 in the part's rows; they are set there.
             name: Name of the part, for its random streams.
+            number: Number of the draw, for them too.
         """
         settings = self.settings
         if settings.protocol == "literature":
@@ -186,14 +189,14 @@ class _Part:
             observed[~self.table.scored] = 0
             return
         if settings.plain:
-            generator = seeds.numpy_generator(settings.draw, "simulate", name)
+            generator = seeds.numpy_generator(number, "simulate", name)
             observed[self.rows] = recipe.seeded(self.present(self.rows), generator)
         else:
-            generator = seeds.numpy_generator(settings.draw, "simulate", name, "positives")
+            generator = seeds.numpy_generator(number, "simulate", name, "positives")
             for rows, drawn in _sampler(settings.positives)(self.blocks, self.positive, generator):
                 observed[rows] = drawn
         if settings.negatives.value:
-            generator = seeds.numpy_generator(settings.draw, "simulate", name, "negatives")
+            generator = seeds.numpy_generator(number, "simulate", name, "negatives")
             for rows, drawn in _sampler(settings.negatives)(self.blocks, self.negative, generator):
                 observed[rows] -= drawn
 

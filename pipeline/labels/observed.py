@@ -16,9 +16,9 @@ LABEL_SETS = ("single", "all", "negatives")
 """What methods are given: the draw, and for the oracles all labels, or the draw with all absences."""
 
 
-def observed_file(root: Path, dataset: str) -> Path:
-    """Return where the observed labels of a dataset lie."""
-    return root / "data" / "simulate" / dataset / "observed.h5"
+def observed_file(root: Path, dataset: str, draw: int) -> Path:
+    """Return where the observed labels of a dataset and label draw lie."""
+    return root / "data" / "simulate" / f"{dataset}-{draw}" / "observed.h5"
 
 
 def write_observed(path: Path, label_sets: dict[str, np.ndarray], table_file: Path) -> None:

@@ -64,10 +64,9 @@ class Simulate(Strict):
     """Which labels of a fully labelled set stay known."""
 
     protocol: Literal["literature", "seeded", "given"]
-    """``literature``: the published recipe, bit for bit; ``seeded``: named generators; ``given``: nothing is drawn, the
+    """``literature``: the published recipe, bit for bit; ``seeded``: named generators, one draw for each number of
+    ``grid.draws``; ``given``: nothing is drawn, the
     labels that the data give are what is observed (data whose labels are not exhaustive, and only those)."""
-    draw: Annotated[int, Field(ge=0)]
-    """Number of the label draw (``seeded``)."""
     seed: Annotated[int, Field(ge=0)]
     """Seed of the published recipe (``literature``): 1200 in the papers."""
     empty_rows: Literal["keep", "error"]

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 
 from pipeline.core.errors import ConfigError, SourceError
 from pipeline.core.faults import Faults
-from pipeline.core.text import read_rows, read_text, relative_path
+from pipeline.core.text import prefixed, read_rows, read_text, relative_path
 from pipeline.labels.blocks import row_blocks
 from pipeline.labels.settings import Simulate
 from pipeline.labels.table import Objects, Table
@@ -50,7 +50,7 @@ def bias_weights(root: Path, table: Table, objects: Objects | None, settings: Si
         try:
             return read_weights(bias.path(root), table, settings.positives.kind == "table")
         except SourceError as error:
-            raise SourceError(f"simulate.bias: {error}") from error
+            raise SourceError(prefixed("simulate.bias", str(error))) from error
     if bias.kind == "frequency":
         of_classes = by_frequency(table.truth[table.official == 0].sum(axis=0), bias.power)
         return lambda rows: of_classes[None]

@@ -29,7 +29,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from pipeline.core.errors import ConfigError
-from pipeline.core.strict import Strict
+from pipeline.core.strict import Strict, given
 from pipeline.methods.shared.base import Method
 from pipeline.methods.shared.cells import Cells, power_present, rounded_share
 from pipeline.methods.shared.problem import Problem
@@ -100,9 +100,9 @@ class Settings(Strict):
     def _each_value_has_an_effect(self) -> Self:
         check_schedule(self.schedule, isinstance(self.belief, Logistic) or isinstance(self.weight, GaussianWeight))
         if self.schedule is None and self.hold:
-            raise ValueError(f"hold: has no effect where nothing moves; set it to 0.0 (given: {self.hold})")
+            raise ValueError(f"hold: has no effect where nothing moves; set it to 0.0 {given(self.hold)}")
         if self.q1 and self.floor:
-            raise ValueError(f"floor: has no effect where q1 is above 0; set it to 0.0 (given: {self.floor})")
+            raise ValueError(f"floor: has no effect where q1 is above 0; set it to 0.0 {given(self.floor)}")
         return self
 
 

@@ -21,11 +21,8 @@ from pydantic import Field
 from torch import Tensor
 
 from pipeline.core.strict import Strict
-from pipeline.methods.shared.base import Method
 from pipeline.methods.shared.cells import Cells, log_cells
-from pipeline.methods.shared.large_losses import large_losses
-from pipeline.methods.shared.problem import Problem
-from pipeline.networks.interface import Outputs
+from pipeline.methods.shared.large_losses import LargeLosses, large_losses
 
 
 class Settings(Strict):
@@ -35,21 +32,15 @@ class Settings(Strict):
     """Share of the cells of a batch that it corrects, in every epoch after the first."""
 
 
-class PermanentLargeLossCorrection(Method):
+class PermanentLargeLossCorrection(LargeLosses):
     """Assume negative, with corrections that accumulate; `corrected` (N, C) marks the cells corrected for good."""
 
     Settings = Settings
-    coupled = True
+    marked = "corrected"
 
-    corrected: Tensor
-
-    def __init__(self, settings: Settings, problem: Problem):
-        super().__init__(settings, problem)
-        self.register_buffer("corrected", torch.zeros(problem.n, len(problem.classes), dtype=torch.bool))
-
-    def _corrected(self, logits: Tensor, observed: Tensor, index: Tensor) -> Tensor:
+    def mark(self, logits: Tensor, observed: Tensor, index: Tensor) -> Tensor:
         """Return a (B, C) mask of the unknown cells corrected before this batch or, while training, by it."""
-        kept = self.corrected[index] & (observed == 0)
+        kept = self.held(observed, index)
         if not self.training:
             return kept
         steps = int(self.epoch > 1)  # the share does not grow
@@ -57,18 +48,11 @@ class PermanentLargeLossCorrection(Method):
 
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
         """Return belief 1 on cells corrected before or, in training mode, by this batch; as in `Method.cells`."""
-        return log_cells(logits, belief=self._corrected(logits, observed, index).to(logits.dtype))
-
-    def forward(self, outputs: Outputs, observed: Tensor, index: Tensor) -> dict[str, Tensor]:
-        """Return the mean risk and, while training, keep the corrections; arguments as in `Method.forward`."""
-        terms = super().forward(outputs, observed, index)
-        if self.training:
-            self.corrected[index] = self._corrected(outputs.logits[0], observed, index)
-        return terms
+        return log_cells(logits, belief=self.mark(logits, observed, index).to(logits.dtype))
 
     def pseudo_labels(self, logits: Tensor, observed: Tensor, index: Tensor) -> Tensor:
         """Return 1 on the unknown cells corrected for good so far; arguments as in `Method.pseudo_labels`."""
-        return (self.corrected[index] & (observed == 0)).to(torch.int8)
+        return self.held(observed, index).to(torch.int8)
 
 
 METHOD = PermanentLargeLossCorrection

@@ -13,70 +13,28 @@ corrected in both.
 Differs: in eval mode the cells are those that the epoch's own batches corrected, which is what audits ask for.
 """
 
-from typing import Annotated, Literal
-
 import torch
-from pydantic import Field
 from torch import Tensor
 
-from pipeline.core.strict import Strict
-from pipeline.methods.shared.base import Method
 from pipeline.methods.shared.cells import Cells, log_cells
-from pipeline.methods.shared.large_losses import large_losses
-from pipeline.methods.shared.problem import Problem
-from pipeline.networks.interface import Outputs
+from pipeline.methods.shared.large_losses import EpochLargeLosses
 
 
-class Settings(Strict):
-    """Settings of LL-Ct."""
-
-    delta: Annotated[float, Field(ge=0, le=1)]
-    """Share of the batch's cells that each epoch after the first adds to those corrected."""
-    arithmetic: Literal["exact", "running"]
-    """``running``: the authors' float subtraction, whose k is 1 too high at some whole B*C * delta * (epoch - 1)."""
-
-
-class LargeLossCorrection(Method):
+class LargeLossCorrection(EpochLargeLosses):
     """Assume negative, with the unknown cells that a batch finds hardest taken as present.
 
     `corrected` (N, C) marks the cells that the epoch's batches corrected.
     """
 
-    Settings = Settings
-    coupled = True
-
-    corrected: Tensor
-
-    def __init__(self, settings: Settings, problem: Problem):
-        super().__init__(settings, problem)
-        self.register_buffer("corrected", torch.zeros(problem.n, len(problem.classes), dtype=torch.bool))
-
-    def begin_epoch(self, epoch: int, epochs: int) -> None:
-        """Forget what the epoch before corrected; arguments as in `Method.begin_epoch`."""
-        super().begin_epoch(epoch, epochs)
-        self.corrected.zero_()
-
-    def _corrected(self, logits: Tensor, observed: Tensor, index: Tensor) -> Tensor:
-        """Return a (B, C) mask of the unknown cells that this batch corrects or, in eval mode, the epoch's have."""
-        if not self.training:
-            return self.corrected[index] & (observed == 0)
-        steps = max(0, self.epoch - 1)
-        return large_losses(logits, observed == 0, self.settings.delta, steps, self.settings.arithmetic)
+    marked = "corrected"
 
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
         """Return belief 1 on corrected cells, and weight 1; arguments as in `Method.cells`."""
-        return log_cells(logits, belief=self._corrected(logits, observed, index).to(logits.dtype))
-
-    def forward(self, outputs: Outputs, observed: Tensor, index: Tensor) -> dict[str, Tensor]:
-        """Return the mean risk and, while training, note the corrections; arguments as in `Method.forward`."""
-        terms = super().forward(outputs, observed, index)
-        if self.training:
-            self.corrected[index] = self._corrected(outputs.logits[0], observed, index)
-        return terms
+        return log_cells(logits, belief=self.mark(logits, observed, index).to(logits.dtype))
 
     def pseudo_labels(self, logits: Tensor, observed: Tensor, index: Tensor) -> Tensor:
         """Return 1 on the cells that the epoch's batches corrected; arguments as in `Method.pseudo_labels`."""
-        return (self.corrected[index] & (observed == 0)).to(torch.int8)
+        return self.held(observed, index).to(torch.int8)
 
 
 METHOD = LargeLossCorrection

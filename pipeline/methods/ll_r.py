@@ -13,66 +13,23 @@ dropped in both.
 Differs: in eval mode the cells are those that the epoch's own batches dropped, which is what audits ask for.
 """
 
-from typing import Annotated, Literal
-
-import torch
-from pydantic import Field
 from torch import Tensor
 
-from pipeline.core.strict import Strict
-from pipeline.methods.shared.base import Method
 from pipeline.methods.shared.cells import Cells, log_cells
-from pipeline.methods.shared.large_losses import large_losses
-from pipeline.methods.shared.problem import Problem
-from pipeline.networks.interface import Outputs
+from pipeline.methods.shared.large_losses import EpochLargeLosses
 
 
-class Settings(Strict):
-    """Settings of LL-R."""
-
-    delta: Annotated[float, Field(ge=0, le=1)]
-    """Share of the batch's cells that each epoch after the first adds to those dropped."""
-    arithmetic: Literal["exact", "running"]
-    """``running``: the authors' float subtraction, whose k is 1 too high at some whole B*C * delta * (epoch - 1)."""
-
-
-class LargeLossRejection(Method):
+class LargeLossRejection(EpochLargeLosses):
     """Assume negative without the unknown cells that a batch finds hardest.
 
     `dropped` (N, C) marks the cells that the epoch's batches dropped.
     """
 
-    Settings = Settings
-    coupled = True
-
-    dropped: Tensor
-
-    def __init__(self, settings: Settings, problem: Problem):
-        super().__init__(settings, problem)
-        self.register_buffer("dropped", torch.zeros(problem.n, len(problem.classes), dtype=torch.bool))
-
-    def begin_epoch(self, epoch: int, epochs: int) -> None:
-        """Forget what the epoch before dropped; arguments as in `Method.begin_epoch`."""
-        super().begin_epoch(epoch, epochs)
-        self.dropped.zero_()
-
-    def _dropped(self, logits: Tensor, observed: Tensor, index: Tensor) -> Tensor:
-        """Return a (B, C) mask of the unknown cells that this batch drops or, in eval mode, the epoch's have."""
-        if not self.training:
-            return self.dropped[index] & (observed == 0)
-        steps = max(0, self.epoch - 1)
-        return large_losses(logits, observed == 0, self.settings.delta, steps, self.settings.arithmetic)
+    marked = "dropped"
 
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
         """Return belief 0, and weight 0 on dropped cells; arguments as in `Method.cells`."""
-        return log_cells(logits, weight=(~self._dropped(logits, observed, index)).to(logits.dtype))
-
-    def forward(self, outputs: Outputs, observed: Tensor, index: Tensor) -> dict[str, Tensor]:
-        """Return the mean risk and, while training, note what is dropped; arguments as in `Method.forward`."""
-        terms = super().forward(outputs, observed, index)
-        if self.training:
-            self.dropped[index] = self._dropped(outputs.logits[0], observed, index)
-        return terms
+        return log_cells(logits, weight=(~self.mark(logits, observed, index)).to(logits.dtype))
 
 
 METHOD = LargeLossRejection

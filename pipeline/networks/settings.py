@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pipeline.core.strict import Count, Fraction, Positive, Strict
+from pipeline.core.strict import Count, Fraction, Positive, Strict, given
 
 
 class DigitsBackbone(Strict):
@@ -46,7 +46,7 @@ class TimmBackbone(Strict):
     @model_validator(mode="after")
     def _file_where_asked(self) -> Self:
         if (self.weights == "file") != (self.file is not None):
-            raise ValueError(f"file: names the weights exactly where `weights: file` (given: {self.file!r})")
+            raise ValueError(f"file: names the weights exactly where `weights: file` {given(self.file)}")
         return self
 
 

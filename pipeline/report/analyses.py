@@ -1,15 +1,12 @@
 """Numbers of one dataset's analyses as frames: pseudo-labels, calibration, Wasserstein distances.
 
-Columns ``x``, ``x_std`` and ``x_n`` are a spread over seeds (`frames`). Fractions and distances are in [0, 1]; their
-definitions are those of the analyses themselves (`pipeline.audits`).
+Columns ``x``, ``x_std`` and ``x_n`` are a spread over draws and seeds (`frames`). Fractions and distances are in
+[0, 1]; their definitions are those of the analyses themselves (`pipeline.audits`).
 """
-
-from collections.abc import Iterable
-from typing import Any
 
 import pandas as pd
 
-from pipeline.report.frames import ARM, BASELINE, Results, by_arm, in_order, spread, spreads, spreads_by_epoch
+from pipeline.report.frames import ARM, BASELINE, RUN, Results, by_arm, in_order, spread, spreads, spreads_by_epoch
 from pipeline.report.read import AUDITED
 
 
@@ -41,42 +38,23 @@ def _has_labels(runs: pd.DataFrame) -> pd.Series:
 def label_coverage(result: Results) -> pd.DataFrame:
     """Return how many pseudo-labels there were in the chosen epoch.
 
-    One row a run that has pseudo-labels, whether or not there is a truth to audit them against: its arm, ``seed``,
-    ``coverage`` (share of unknown training cells that carry a label of the chosen epoch, in [0, 1]) and
+    One row a run that has pseudo-labels, whether or not there is a truth to audit them against: its arm, ``draw``,
+    ``seed``, ``coverage`` (share of unknown training cells that carry a label of the chosen epoch, in [0, 1]) and
     ``labelled`` (whether any did, then or before).
     """
     runs, rounds = result.audits["runs"], result.audits["rounds"]
     runs = runs[runs["rounds"].map(bool).astype(bool)].copy()
     runs["coverage"] = runs["chosen.coverage"].where(_has_labels(runs), 0.0).astype(float)
     every = rounds[(rounds["kind"] == "cumulative") & (rounds["labelled"] > 0)]
-    first = every.groupby([*ARM, "seed"], sort=False)["epoch"].min().rename("first").reset_index()
-    runs = runs.dropna(subset="coverage").merge(first, on=[*ARM, "seed"], how="left")  # NaN: no unknown cell
-    return runs.assign(labelled=runs["first"] <= runs["epoch"])[[*ARM, "seed", "coverage", "labelled"]]
-
-
-def compared(results: Iterable[Results]) -> dict[str, Any]:
-    """Return what ``dvc metrics diff`` and ``dvc exp show`` compare beside the mAP of each run.
-
-    A nested mapping, dataset -> stage -> method: ``gap_share`` (of the means over seeds) and ``coverage`` (mean over
-    seeds), both in percent. What is not defined is left out.
-    """
-    numbers: dict[str, Any] = {}
-    for result in results:
-        if result.arms.empty:
-            continue
-        coverage = label_coverage(result).groupby(ARM, as_index=False)[["coverage"]].mean()
-        coverage["coverage"] *= 100
-        for row in result.arms.merge(coverage, on=ARM, how="left").to_dict("records"):
-            known = {key: round(row[key], 2) for key in ("gap_share", "coverage") if not pd.isna(row[key])}
-            if known:
-                numbers.setdefault(result.name, {}).setdefault(row["stage"], {})[row["name"]] = known
-    return numbers
+    first = every.groupby([*ARM, *RUN], sort=False)["epoch"].min().rename("first").reset_index()
+    runs = runs.dropna(subset="coverage").merge(first, on=[*ARM, *RUN], how="left")  # NaN: no unknown cell
+    return runs.assign(labelled=runs["first"] <= runs["epoch"])[[*ARM, *RUN, "coverage", "labelled"]]
 
 
 def pseudo_rounds(result: Results) -> pd.DataFrame:
-    """Return the audit of all labels of each round, as means over seeds.
+    """Return the audit of all labels of each round, as means over draws and seeds.
 
-    One row an arm and round, ``epoch`` ascending: ``selected`` (share of seeds whose chosen epoch it serves), and
+    One row an arm and round, ``epoch`` ascending: ``selected`` (share of runs whose chosen epoch it serves), and
     the means and standard deviations of ``AUDITED``.
     """
     rounds = result.audits["rounds"]
@@ -89,14 +67,14 @@ def pseudo_rounds(result: Results) -> pd.DataFrame:
 
 
 def pseudo_classes(result: Results) -> pd.DataFrame:
-    """Return the audit by class at the chosen epoch: counts summed over seeds, fractions of the sums.
+    """Return the audit by class at the chosen epoch: counts summed over runs, fractions of the sums.
 
     One row an arm and class: ``class``, ``unknown``, ``labelled``, ``negatives``, ``positives``, ``coverage``, and,
     missing where nobody knows the truth, ``accuracy``, ``base`` (share of negatives among unknown cells),
     ``hidden_positives``, ``called_negative``, ``found``.
     """
     frame = result.audits["per_class"]
-    names = [name for name in frame.columns if name not in (*ARM, "seed", "key", "class")]
+    names = [name for name in frame.columns if name not in (*ARM, *RUN, "key", "class")]
     total = frame.groupby([*ARM, "class"], sort=False)[names].sum(min_count=1).astype(float).reset_index()
     right = total["negatives_correct"].fillna(0) + total["positives_correct"].fillna(0)
     hidden, unknown = total["hidden_positives"], total["unknown"]
@@ -128,17 +106,18 @@ def without_truth(result: Results) -> pd.DataFrame:
         "probability": runs["beliefs.probability.mean"],
         "believed": runs["beliefs.belief.likely_present"].astype(float) / cells,
     }
-    return spreads(runs[ARM].assign(**values), ARM, list(values))
+    return spreads(runs[[*ARM, *RUN]].assign(**values), ARM, list(values))
 
 
 def missed(result: Results) -> pd.DataFrame:
-    """Return the unknown cells that each arm takes to be missed labels first of all, at its lowest seed.
+    """Return the unknown cells that each arm takes to be missed labels first of all, at its lowest draw and seed.
 
-    One row an arm and cell, the likeliest first: ``seed``, ``rank``, ``path``, ``class``, ``belief``,
+    One row an arm and cell, the likeliest first: ``draw``, ``seed``, ``rank``, ``path``, ``class``, ``belief``,
     ``probability`` (in [0, 1]) and ``truth`` (1, 0, or NaN where it is not known).
     """
     frame = result.audits["missed_by_run"]
-    return frame[frame["seed"] == frame.groupby(ARM)["seed"].transform("min")]
+    first = frame[[*ARM, *RUN]].sort_values(RUN, kind="stable").drop_duplicates(ARM)
+    return frame.merge(first, on=[*ARM, *RUN])
 
 
 def agreed(every: pd.DataFrame) -> pd.DataFrame:
@@ -147,14 +126,15 @@ def agreed(every: pd.DataFrame) -> pd.DataFrame:
     One row a cell: ``path``, ``class``, ``arms`` (how many name it) and ``probability`` (the mean of theirs, in [0,
     1]); those that most arms name first, among equals the most probable.
     """
-    merged = spreads(every, ["path", "class"], ["probability"]).rename(columns={"probability_n": "arms"})
+    groups = every.groupby(["path", "class"], sort=False)["probability"]
+    merged = groups.agg(arms="count", probability="mean").reset_index()
     order = ["arms", "probability", "path", "class"]
     merged = merged.sort_values(order, ascending=[False, False, True, True], ignore_index=True)
     return merged[["path", "class", "arms", "probability"]]
 
 
 def calibration(result: Results) -> pd.DataFrame:
-    """Return calibration curves, with the cells of all seeds in one histogram.
+    """Return calibration curves, with the cells of all runs in one histogram.
 
     One row for each arm, quantity (``belief`` of the method on train, ``probability`` of the network on val) and
     bin that holds cells: ``lower``, ``upper``, ``cells``, ``true_positives``, ``fraction``, ``mean_belief`` and
@@ -203,7 +183,7 @@ def coarse(bins: pd.DataFrame, count: int = 10) -> pd.DataFrame:
 
 # ---------------------------------------------------------------------------------------------- separation
 def distances(result: Results, split: str) -> pd.DataFrame:
-    """Return the Wasserstein distance of each class at the chosen epoch, as a spread over seeds.
+    """Return the Wasserstein distance of each class at the chosen epoch, as a spread over draws and seeds.
 
     One row an arm and class that has one: ``distance`` in [0, 1], and ``baseline``, that of the baseline of the
     same stage (NaN where it has none).
@@ -217,7 +197,7 @@ def distances(result: Results, split: str) -> pd.DataFrame:
 def distance_epochs(result: Results, split: str) -> pd.DataFrame:
     """Return the spread of the pooled Wasserstein distance after each epoch.
 
-    One row an arm and epoch: ``pooled``, and ``selected``, whether any seed chose it.
+    One row an arm and epoch: ``pooled``, and ``selected``, whether any run chose it.
     """
     frame = result.wasserstein["epochs"]
     mine = frame[frame["split"] == split].dropna(subset="pooled").sort_values("epoch", kind="stable")

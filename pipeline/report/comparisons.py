@@ -1,49 +1,90 @@
-"""Comparisons of one dataset's arms as frames: at the same seeds, and from epoch to epoch.
+"""Comparisons of one dataset's arms as frames: on the same label draws, and from epoch to epoch.
 
-Columns ``x``, ``x_std`` and ``x_n`` are a spread (`frames`). A difference is paired: both runs share dataset and seed.
+Columns ``x``, ``x_std`` and ``x_n`` are a spread (`frames`). A difference is paired: both runs share dataset, draw and
+seed; columns ``x_low`` and ``x_high`` are its interval, ``x_won`` the draws on which the first is ahead, of ``x_draws``
+(`pipeline.audits.paired`).
 """
 
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
+from pipeline.audits.paired import compare_paired
 from pipeline.report.frames import (
     ARM,
+    BASELINE,
+    ORACLES,
+    RUN,
     SECOND_STAGE,
     Arm,
     Results,
     Spread,
     arms_of,
     by_arm,
-    by_seed,
+    by_run,
     flat,
-    spread,
+    in_order,
+    spread_over,
     spreads_by_epoch,
 )
 
+ENDS = ("", "_std", "_low", "_high", "_won", "_draws", "_n")
+"""What the columns of a paired difference end in, in files."""
+
 
 def paired(first: pd.Series, second: pd.Series) -> Spread:
-    """Return the difference ``first - second`` over the seeds that both have.
+    """Return the difference ``first - second`` over the draws and seeds that both have.
 
     Args:
-        first: Value by seed.
-        second: Value by seed.
+        first: Value by draw and seed.
+        second: Value by draw and seed.
 
     Returns:
-        A spread, and ``ahead``: the number of seeds at which ``first`` is larger.
+        What `compare_paired` does.
     """
     difference = (first - second).dropna().sort_index()
-    return {**spread(difference), "ahead": int((difference > 0).sum())}
+    return compare_paired(difference.index.get_level_values("draw").to_numpy(int), difference.to_numpy(float))
+
+
+def compare(result: Results, first: Arm, second: Arm, column: str) -> Spread:
+    """Return the paired difference of two arms in a column of runs."""
+    return paired(by_run(result.runs_of[first], column), by_run(result.runs_of[second], column))
 
 
 def _compare(result: Results, first: Arm, second: Arm, columns: dict[str, str]) -> dict[str, Any]:
     """Return the paired differences of two arms, in columns of the given names."""
-    differences = {
-        name: paired(by_seed(result.runs_of[first], column), by_seed(result.runs_of[second], column))
-        for name, column in columns.items()
-    }
+    differences = {name: compare(result, first, second, column) for name, column in columns.items()}
     return {key: value for name, difference in differences.items() for key, value in flat(name, difference).items()}
+
+
+def against_references(result: Results, stage: str) -> pd.DataFrame:
+    """Return the arms of a stage compared with its best and with the baseline.
+
+    The best is the arm of the highest mean test mAP that is no oracle. Only the same head under the same protocol
+    compares, so that each such group has a best of its own.
+
+    One row for each arm, in the order of `Results.ranked`: its arm, ``best`` and ``base`` (names of the arms that it
+    is compared with, empty where there is none or it is that arm itself), and the paired differences ``from_best`` and
+    ``from_base`` in points of test mAP, where there are.
+    """
+    rows = []
+    ranked = result.ranked(stage).dropna(subset="test_map")
+    for _, group in ranked.groupby(["head", "protocol"], sort=False):
+        rivals = group[~group["method"].isin(ORACLES)]
+        best = rivals[:1]
+        base = rivals[rivals["method"] == BASELINE].sort_values("variant", kind="stable")[:1]
+        for row in group.to_dict("records"):
+            arm = tuple(row[key] for key in ARM)
+            entry: dict[str, Any] = dict(zip(ARM, arm, strict=True))
+            for name, other in (("best", best), ("base", base)):
+                rival = next((rival for rival in arms_of(other) if rival != arm), None)
+                entry[name] = "-".join(filter(None, rival[1:])) if rival else ""
+                if rival:
+                    entry |= _compare(result, arm, rival, {f"from_{name}": "test_map"})
+            rows.append(entry)
+    found = pd.DataFrame(rows, columns=None if rows else [*ARM, "best", "base"])
+    both = [f"from_{name}{end}" for name in ("best", "base") for end in ENDS]
+    return in_order(found.reindex(columns=[*ARM, "best", "base", *both]), ranked) if rows else found
 
 
 def against_own_head(result: Results) -> pd.DataFrame:
@@ -89,7 +130,7 @@ def side_by_side(result: Results) -> pd.DataFrame:
 
 
 def second_stage(result: Results) -> pd.DataFrame:
-    """Return every arm of the second stage's method compared with its rivals at the same seeds.
+    """Return every arm of the second stage's method compared with its rivals on the same draws and seeds.
 
     The rivals are the other methods of that stage (the first method trained on) with their variants; for the grid's own
     arm also its own variants and the network that it started from.
@@ -124,28 +165,29 @@ def falls(result: Results, stage: str) -> pd.DataFrame:
     """Return how far each arm's val mAP falls from its best epoch to its last.
 
     One row for each arm: ``best`` and ``last`` val mAP and ``fall`` (spreads, percent points), ``best_epoch``, the
-    median of the seeds', and ``epochs``, the most that one trained for.
+    median of the runs', and ``epochs``, the most that one trained for.
     """
     mine = result.epochs[result.epochs["stage"] == stage]
     rows = []
     for arm, runs in by_arm(mine):
-        curves = [run.dropna(subset="val_map") for _, run in runs.groupby("seed", sort=False)]
-        curves = [curve for curve in curves if len(curve)]
-        if curves:
-            best = np.array([curve["val_map"].max() for curve in curves])
-            last = np.array([curve["val_map"].iloc[-1] for curve in curves])
+        known = runs.dropna(subset="val_map").groupby(RUN, sort=False)["val_map"]
+        if len(known):
+            ends = known.agg(best="max", last="last", at="idxmax").reset_index()
+            ends["fall"] = ends["best"] - ends["last"]
             rows.append({
-                **dict(zip(ARM, arm, strict=True)), **flat("best", spread(best)), **flat("last", spread(last)),
-                **flat("fall", spread(best - last)), "epochs": int(runs.groupby("seed").size().max()),
-                "best_epoch": float(np.median([curve.loc[curve["val_map"].idxmax(), "epoch"] for curve in curves])),
+                **dict(zip(ARM, arm, strict=True)),
+                **{key: value for name in ("best", "last", "fall")
+                   for key, value in flat(name, spread_over(ends, name)).items()},
+                "epochs": int(runs.groupby(RUN).size().max()),
+                "best_epoch": float(runs.loc[ends["at"], "epoch"].median()),
             })  # fmt: skip
     return pd.DataFrame(rows, columns=None if rows else [*ARM, "fall"])
 
 
 def over_epochs(result: Results, stage: str, column: str) -> pd.DataFrame:
-    """Return one column of the per-epoch tables as spreads over the seeds that reached an epoch.
+    """Return one column of the per-epoch tables as spreads over the runs that reached an epoch.
 
-    One row an arm and epoch, ``epoch`` ascending; ``selected`` says whether any seed chose it.
+    One row an arm and epoch, ``epoch`` ascending; ``selected`` says whether any run chose it.
     """
     mine = result.epochs[result.epochs["stage"] == stage]
     frames = [spreads_by_epoch(rows.sort_values("epoch", kind="stable"), column, "chose") for _, rows in by_arm(mine)]

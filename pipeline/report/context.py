@@ -90,6 +90,7 @@ class Page:
         collected: What the stages left.
         results: What was measured, by dataset.
         files: Figures and tables that the sections made so far.
+        draws: Number of label draws.
         seeds: Number of training seeds.
         truth: Whether the labels of any dataset are exhaustive, so that there is something to measure against.
         all_truth: Whether those of all are.
@@ -105,6 +106,7 @@ class Page:
         self.collected = collected
         self.results = measure(collected)
         self.files = Files()
+        self.draws = len(collected.params.grid.draws)
         self.seeds = len(collected.params.grid.seeds)
         self.truth = any(result.truth for result in self.results.values())
         self.all_truth = all(result.truth for result in self.results.values())
@@ -158,7 +160,7 @@ class Page:
         if not variant:
             return self._styles[method]
         items = getattr(self.collected.params.variants, stage).items()
-        mine = [key.split("-", 3)[3] for key, item in items if (item.dataset, item.method) == (dataset, method)]
+        mine = [item.what(key) for key, item in items if (item.dataset, item.method) == (dataset, method)]
         return figures.varied(self._styles[method], list(dict.fromkeys(mine)).index(variant))
 
     def choose(self, result: Results, arms: pd.DataFrame | Sequence[Arm]) -> Chosen:

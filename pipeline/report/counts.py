@@ -34,7 +34,7 @@ def splits(dataset: Dataset) -> pd.DataFrame:
 
 
 def classes(dataset: Dataset) -> pd.DataFrame:
-    """Return support and simulated labels of each class.
+    """Return support of each class, and its simulated labels in the first draw.
 
     One row for each class: positives in the splits and official lists, observed positives, unknown cells, and the
     share of unknown training cells that are positive; no row where its table was not read.
@@ -48,7 +48,7 @@ def classes(dataset: Dataset) -> pd.DataFrame:
     for code, part in ((0, "train"), (1, "test")):
         columns[f"support_official_{part}"] = positive[table.official == code].sum(axis=0)
     columns["supported"] = [int(name in (dataset.supported() or ())) for name in table.classes]
-    simulated = {row["name"]: row for row in (dataset.simulate or {}).get("classes", [])}
+    simulated = {row["name"]: row for row in (dataset.first_draw or {}).get("classes", [])}
     for key, kind in (("observed_positive", "Int64"), ("unknown", "Int64"), ("false_negative_rate", float)):
         columns[key] = pd.array([simulated.get(name, {}).get(key) for name in table.classes], dtype=kind)  # pyright: ignore
     return pd.DataFrame(columns)

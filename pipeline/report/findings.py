@@ -4,6 +4,7 @@ from typing import Any
 
 import pandas as pd
 
+from pipeline.audits.paired import FEWEST, tells_apart
 from pipeline.report import analyses, comparisons, frames
 from pipeline.report.frames import BASELINE, CEILING, ORACLES, Arm, Results
 from pipeline.report.read import Dataset
@@ -25,13 +26,14 @@ def findings(result: Results) -> list[str]:
 def _with_truth(result: Results) -> list[str]:
     coverage = analyses.label_coverage(result)
     seen = "one label per image" if result.one_label else "the known labels alone"
-    sentences = [_best(result.ranked(stage), stage, coverage, seen) for stage in ("linear_init", "finetune")]
+    sentences = [_best(result, result.ranked(stage), coverage, seen) for stage in ("linear_init", "finetune")]
     sentences.append(_falling(comparisons.falls(result, "finetune")))
     head, kind = own_head(result)
     sentences += [head] if kind == "warning" else []
     sentences += [_separated(analyses.separations(result)), *_right(result), *_second_stages(result)]
     sentences = [words for words in sentences if words]
-    return [*sentences, *filter(None, [caution(result.about)])] if sentences else []
+    few = say("few_draws", result.draws, True)
+    return [*sentences, *filter(None, [few, caution(result.about)])] if sentences else []
 
 
 def _without_truth(result: Results) -> list[str]:
@@ -44,8 +46,8 @@ def _without_truth(result: Results) -> list[str]:
         coverage = analyses.label_coverage(result)
         for stage in ("linear_init", "finetune"):
             rows = result.ranked(stage)
-            sentences.append(_best(rows[rows["method"] != CEILING], stage, coverage, "the same labels"))
-    sentences += [caution(result.about), say("unmeasured", result.name, MISSED)]
+            sentences.append(_best(result, rows[rows["method"] != CEILING], coverage, "the same labels"))
+    sentences += [say("few_draws", result.draws, False), caution(result.about), say("unmeasured", result.name, MISSED)]
     head, kind = own_head(result)
     sentences += [marked(head, given)] if kind == "warning" else []
     return [words for words in [*sentences, *(marked(words, given) for words in _second_stages(result))] if words]
@@ -81,10 +83,13 @@ def own_head(result: Results) -> tuple[str, str]:
 
 def losses(known: pd.DataFrame, truth: bool) -> tuple[str, str]:
     """Return the sentence of ``own_head`` and its kind, from the rows of ``comparisons.against_own_head``."""
-    lost = known[known["test"] < 0].sort_values("test", kind="stable").to_dict("records")
+    draws = int(known["test_draws"].max())
+    # of few draws what they scored, of more what they show
+    below = known["test"] < 0 if draws < FEWEST else known["test_high"] < 0
+    lost = known[below].sort_values("test", kind="stable").to_dict("records")
     names = [f"{label(row['method'], row['variant'], truth)} ({signed(spread_of(row, 'test'))})" for row in lost]
     variants = int((known["variant"] != "").sum())
-    return say("own_head", names, len(known) - variants, variants, _LOSERS), "warning" if lost else "note"
+    return say("own_head", names, len(known) - variants, variants, _LOSERS, draws), "warning" if lost else "note"
 
 
 def second_stage(row: dict[Any, Any]) -> str:
@@ -127,10 +132,11 @@ def labelled(coverage: pd.DataFrame) -> str:
     mean = frames.spread(100 * coverage["coverage"])["mean"]
     words = f"{mean:.1f}%"
     none = int((coverage["coverage"] == 0).sum())
-    return f"{words} (none at {none} of {len(coverage)} seeds)" if 0 < none < len(coverage) else words
+    return f"{words} (none in {none} of {len(coverage)} runs)" if 0 < none < len(coverage) else words
 
 
-def _best(rows: pd.DataFrame, stage: str, coverage: pd.DataFrame, seen: str) -> str:
+def _best(result: Results, rows: pd.DataFrame, coverage: pd.DataFrame, seen: str) -> str:
+    """Return which method scores highest in the ``rows`` of a stage, and from which others its label draws tell it."""
     plain, rivals = _plain(rows.dropna(subset="test_map"))
     low = plain.get(BASELINE)
     # another head or recipe does not compare with the baseline's
@@ -138,17 +144,26 @@ def _best(rows: pd.DataFrame, stage: str, coverage: pd.DataFrame, seen: str) -> 
     if low is None or not rivals:
         return ""
     rivals.sort(key=lambda row: -row["test_map"])
-    best = [
+    named = [
         {
             "name": label(row["method"], row["variant"]), "score": spread_of(row, "test_map"),
             "density": row["density"], "share": None if pd.isna(row["gap_share"]) else row["gap_share"],
         }
         for row in rivals
     ]  # fmt: skip
-    first = rivals[0]
-    early = before_labels(first["method"], coverage_of(coverage, (stage, first["method"], first["variant"])))
-    ceiling = spread_of(plain[CEILING], "test_map") if CEILING in plain else None
-    return say("best", stage, seen, spread_of(low, "test_map"), best, ceiling, early)
+    first, *others = (tuple(row[key] for key in frames.ARM) for row in rivals)
+    baseline = tuple(low[key] for key in frames.ARM)
+    pairs = [comparisons.compare(result, first, other, "test_map") for other in others]
+    apart = [tells_apart(pair["low"], pair["high"]) and pair["mean"] > 0 for pair in pairs]
+    untold = [item for item in named if not item["density"]]
+    about = {
+        "ceiling": spread_of(plain[CEILING], "test_map") if CEILING in plain else None,
+        "open": [item["name"] for item, told in zip(named[1:], apart, strict=True) if not told], "apart": sum(apart),
+        "untold": untold[0] if named[0]["density"] and untold else None,
+        "early": before_labels(first[1], coverage_of(coverage, first)),
+    }  # fmt: skip
+    best = named[0] | {"above": comparisons.compare(result, first, baseline, "test_map")}
+    return say("best", first[0], seen, result.draws, spread_of(low, "test_map"), best, about)
 
 
 def _falling(rows: pd.DataFrame) -> str:

@@ -1,8 +1,9 @@
 """What was measured on one dataset as frames: scores of runs and arms, and the rows of its analyses.
 
-A column ``x`` that stands beside ``x_std`` and ``x_n`` is a mean over training seeds, with the sample's standard
-deviation (ddof = 1; NaN at one seed) and the number of seeds. A difference is paired: both runs share dataset and seed.
-mAP is in percent, fractions and distances in [0, 1]. Definitions of the latter: `pipeline.audits`.
+A column ``x`` that stands beside ``x_std`` and ``x_n`` is a mean over label draws of the means over training seeds,
+with the sample's standard deviation over draws (over seeds where there is one draw; NaN with one of both) and the
+number of runs (`pipeline.audits.paired`). A difference is paired: both runs share dataset, draw and seed. mAP is in
+percent, fractions and distances in [0, 1]. Definitions of the latter: `pipeline.audits`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pipeline.audits.paired import spread_runs
 from pipeline.report.read import (
     AUDIT,
     SCORED,
@@ -28,9 +30,11 @@ from pipeline.report.read import (
 
 ARM = ["stage", "method", "variant"]
 """Columns that tell the arms of a dataset apart."""
+RUN = ["draw", "seed"]
+"""Columns that tell the runs of an arm apart."""
 Arm = tuple[str, str, str]
 Spread = dict[str, Any]
-"""``mean``, ``std`` and ``n``."""
+"""``mean``, ``std`` and ``n``; of runs also what `spread_runs` and `compare_paired` name."""
 
 BASELINE = "an"
 CEILING = "full"
@@ -38,11 +42,10 @@ SECOND_STAGE = "lac"  # the stage, and the method it is named after
 ORACLES = {"full": "sees all labels", "iun": "sees the true negatives"}
 GIVEN = "against the given labels; unknown counted absent"
 """What is said wherever a score stands that is not against full labels."""
-ONE_SEED = "one seed: the spread is not known"
 
 MAPS = ("test_map", "test_map_absent_zero", "test_map_supported", "val_map", "val_map_absent_zero")
-_SHARES = {"gap_share": "test_map", "gap_share_supported": "test_map_supported"}
-_ROUND = 4  # decimals of percent in summary.json: below what another BLAS changes, above what anyone reads
+SHARES = {"gap_share": "test_map", "gap_share_supported": "test_map_supported"}
+"""Shares of the gap, and of which score."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +62,11 @@ class Results:
     runs: pd.DataFrame
     """One row a training run: the fields of ``Run`` and ``test_map_supported``."""
     epochs: pd.DataFrame
-    """One row a run and epoch: the run's arm and seed, whether it ``chose`` the epoch, and what epochs.tsv holds."""
+    """One row a run and epoch: arm, draw and seed, whether it ``chose`` the epoch, and what epochs.tsv holds."""
     arms: pd.DataFrame
-    """One row an arm, in the order of params.yaml: scores, shares of the gap, settings by seed."""
+    """One row an arm, in the order of params.yaml: scores, shares of the gap, settings by run."""
     audits: dict[str, pd.DataFrame]
-    """The audits' tables, and their records of ``runs``, with the arm and seed of each row."""
+    """The audits' tables, and their records of ``runs``, with the arm, draw and seed of each row."""
     wasserstein: dict[str, pd.DataFrame]
     landscapes: tuple[Landscape, ...]
 
@@ -71,6 +74,11 @@ class Results:
     def name(self) -> str:
         """Name of the dataset."""
         return self.about.name
+
+    @property
+    def draws(self) -> int:
+        """Number of label draws that have runs."""
+        return int(self.runs["draw"].nunique())
 
     @cached_property
     def runs_of(self) -> dict[Arm, pd.DataFrame]:
@@ -111,12 +119,12 @@ def measure(collected: Collected) -> dict[str, Results]:
             _arms(frame, plan, supported, truth),
             _joined(collected.audits, about.name, plan, AUDIT),
             _joined(collected.wasserstein, about.name, plan, WASSERSTEIN),
-            tuple(sorted((i for i in collected.landscapes if i.dataset == about.name), key=lambda i: i.seed)),
+            tuple(sorted((i for i in collected.landscapes if i.dataset == about.name), key=lambda i: (i.draw, i.seed))),
         )
     return found
 
 
-# ---------------------------------------------------------------------------------------------- over seeds
+# ---------------------------------------------------------------------------------------------- over runs
 def spread(values: Iterable[float]) -> Spread:
     """Return mean and sample standard deviation of the values that are not NaN; NaN where they are not defined."""
     known = [value for value in values if not pd.isna(value)]
@@ -125,18 +133,24 @@ def spread(values: Iterable[float]) -> Spread:
     return {"mean": float(np.mean(known)), "std": float(np.std(known, ddof=1)), "n": len(known)}
 
 
+def spread_over(runs: pd.DataFrame, column: str) -> Spread:
+    """Return the spread of a column over the draws and seeds of some runs."""
+    return spread_runs(runs["draw"].to_numpy(int), runs[column].to_numpy(float))
+
+
 def flat(name: str, value: Spread) -> dict[str, Any]:
     """Return a spread as the columns ``name``, ``name_std``, ``name_n`` and whatever else it holds."""
     return {name if key == "mean" else f"{name}_{key}": item for key, item in value.items()}
 
 
 def spreads(frame: pd.DataFrame, by: Sequence[str], columns: Sequence[str]) -> pd.DataFrame:
-    """Return the spreads of some columns for each group, in the order in which the groups first appear."""
+    """Return the spreads of some columns of runs for each group, in the order in which the groups first appear."""
     rows = []
     for key, part in frame.groupby(list(by), sort=False):
         row = dict(zip(by, key, strict=True))  # pyright: ignore  a tuple, as `by` is a list
         for column in columns:
-            row |= flat(column, spread(part[column]))
+            value = spread_over(part, column)
+            row |= flat(column, {name: value[name] for name in ("mean", "std", "n")})
         rows.append(row)
     names = [name for column in columns for name in flat(column, {"mean": 0, "std": 0, "n": 0})]
     return pd.DataFrame(rows, columns=[*by, *names])
@@ -193,7 +207,7 @@ def supported_map(by_class: pd.DataFrame, classes: Sequence[str]) -> float:
 
 
 def _by_epoch(runs: list[Run]) -> pd.DataFrame:
-    about = ("stage", "method", "variant", "seed")
+    about = ("stage", "method", "variant", *RUN)
     frames = [
         run.by_epoch.assign(**{name: getattr(run, name) for name in about}, chose=run.by_epoch["epoch"] == run.epoch)
         for run in runs
@@ -204,9 +218,9 @@ def _by_epoch(runs: list[Run]) -> pd.DataFrame:
 def _joined(
     analyses: Iterable[Analysis], dataset: str, plan: list[Planned], tables: dict[str, tuple[str, ...]]
 ) -> dict[str, pd.DataFrame]:
-    """Return the ``tables`` of all seeds' analyses of a dataset by name; each row has its arm and seed."""
+    """Return the ``tables`` of all analyses of a dataset by name; each row has its arm, draw and seed."""
     mine = [item for item in analyses if item.dataset == dataset]
-    order = pd.DataFrame([vars(run) for run in plan], columns=[*ARM, "seed", "key"])
+    order = pd.DataFrame([vars(run) for run in plan], columns=[*ARM, *RUN, "key"])
     joined = {}
     for name, columns in tables.items():
         frames = [
@@ -223,17 +237,17 @@ def gap_share(value: pd.Series, low: pd.Series, high: pd.Series) -> tuple[float 
     """Return the share of the gap between two reference methods that a method closes.
 
     Args:
-        value: The method's test mAP by seed.
+        value: The method's test mAP by draw and seed.
         low: The reference that assumes every unknown label negative.
         high: The reference that sees all labels.
 
     Returns:
-        100 * (value - low) / (high - low) of the means over the seeds that all three have, in percent (below 0: worse
+        100 * (value - low) / (high - low) of the means over the runs that all three have, in percent (below 0: worse
         than the low reference), and why it is None.
     """
     common = pd.concat([value, low, high], axis=1, join="inner").dropna().sort_index()
     if common.empty:
-        return None, "no seed for which all three values exist"
+        return None, "no draw and seed for which all three values exist"
     mine, bottom, top = (float(np.mean(column)) for column in common.to_numpy().T.copy())
     if top <= bottom:
         return None, f"there is no gap: {top:.2f} with full labels against {bottom:.2f}"
@@ -252,12 +266,13 @@ def _arms(runs: pd.DataFrame, plan: list[Planned], supported: tuple[str, ...] | 
             "name": f"{method}-{variant}" if variant else method, "note": note,
             "given": tuple(split for split in SCORED if any(split in given for given in mine["given"])),
             "head": ", ".join(dict.fromkeys(mine["head"])), "protocol": ", ".join(dict.fromkeys(mine["protocol"])),
-            "density": bool(mine["density"].any()), "start": mine["start"].iloc[0],
-            "seeds": mine["seed"].tolist(), "planned": int(asked[arm]), "test_maps": mine["test_map"].dropna().tolist(),
-            **{key: value for column in MAPS for key, value in flat(column, spread(mine[column])).items()},
+            "density": bool(mine["density"].any()), "start": mine["start"].iloc[0], "key": mine["key"].iloc[0],
+            "runs": [f"{draw}-{seed}" for draw, seed in mine[RUN].to_numpy()], "planned": int(asked[arm]),
+            "test_maps": _points(mine).tolist(),
+            **{key: value for column in MAPS for key, value in flat(column, spread_over(mine, column)).items()},
             "classes": int(mine["classes"].iloc[0]), "classes_present": int(mine["classes_present"].min()),
             "classes_supported": len(supported or ()),
-            **dict.fromkeys([key for name in _SHARES for key in (name, f"{name}_reason")]),
+            **dict.fromkeys([key for name in SHARES for key in (name, f"{name}_reason")]),
             "learning_rate": mine["learning_rate"].tolist(), "epoch": mine["epoch"].tolist(),
             "epochs": mine["epochs"].tolist(), "edge": bool(mine["edge"].any()),
             "averaged": int(mine["averaged"].sum()),
@@ -269,6 +284,12 @@ def _arms(runs: pd.DataFrame, plan: list[Planned], supported: tuple[str, ...] | 
     for name in shares[0] if shares else ():
         frame[name] = pd.Series([share[name] for share in shares], dtype=object if "reason" in name else float)
     return frame
+
+
+def _points(runs: pd.DataFrame) -> pd.Series:
+    """Return the test mAP of each draw, a mean over its seeds; of each seed where there is one draw."""
+    known = runs.dropna(subset="test_map")
+    return known.groupby("draw" if known["draw"].nunique() > 1 else RUN)["test_map"].mean()
 
 
 def _gap_shares(
@@ -285,7 +306,7 @@ def _gap_shares(
         if isinstance(found, str):
             why.setdefault(found, []).append(name)
     shares: dict[str, Any] = {}
-    for share, column in _SHARES.items():
+    for share, column in SHARES.items():
         if not truth:
             reason = f"the labels of {row['dataset']} are not exhaustive, so no method saw full labels"
             shares |= {share: None, f"{share}_reason": reason}
@@ -296,7 +317,7 @@ def _gap_shares(
             shares |= {share: None, f"{share}_reason": unsupported(supported)}
         else:
             mine = (tuple(row[key] for key in ARM), *references.values())
-            values = [by_seed(runs[arm], column) for arm in mine]  # pyright: ignore
+            values = [by_run(runs[arm], column) for arm in mine]  # pyright: ignore
             shares[share], shares[f"{share}_reason"] = gap_share(*values)
     return shares
 
@@ -320,44 +341,6 @@ def _reference(row: dict[Any, Any], arms: pd.DataFrame, method: str) -> Arm | st
     return (row["stage"], method, names[0]) if names else "{} has another head or protocol"
 
 
-def by_seed(runs: pd.DataFrame, column: str) -> pd.Series:
-    """Return one column of an arm's runs by seed."""
-    return pd.Series(runs[column].to_numpy(), index=runs["seed"].to_numpy())
-
-
-def summary(results: Iterable[Results]) -> dict[str, Any]:
-    """Return the record that Git keeps: dataset -> stage -> method -> numbers, without anything that varies by machine.
-
-    A nested mapping of strict JSON values; percent rounded to four decimals.
-    """
-    record: dict[str, Any] = {}
-    for result in results:
-        nothing = {"test_map_supported": unsupported(result.about.supported())}
-        for row in result.arms.to_dict("records"):
-            entry: dict[str, Any] = {
-                name: _spread_entry(row, name, nothing.get(name, "not defined in any run")) for name in MAPS
-            }
-            for name in _SHARES:
-                known = row[name] == row[name]
-                entry |= (
-                    {name: round(row[name], _ROUND)} if known else {name: None, f"{name}_reason": row[f"{name}_reason"]}
-                )
-            entry |= {key: row[key] for key in ("classes", "classes_present", "classes_supported", "head", "protocol")}
-            entry["knows_label_density"] = row["density"]
-            entry |= {"scores": dict.fromkeys(row["given"], GIVEN)} if row["given"] else {}
-            for name in ("learning_rate", "epoch"):
-                entry[name] = {str(seed): value for seed, value in zip(row["seeds"], row[name], strict=True)}
-            record.setdefault(result.name, {}).setdefault(row["stage"], {})[row["name"]] = entry
-    return record
-
-
-def _spread_entry(row: dict[Any, Any], name: str, nothing: str) -> dict[str, Any]:
-    """Return a spread with the reason of what it lacks."""
-    mean, std, n = row[name], row[f"{name}_std"], row[f"{name}_n"]
-    reason = nothing if n == 0 else ONE_SEED
-    return {
-        "mean": round(mean, _ROUND) if n else None,
-        "std": round(std, _ROUND) if n > 1 else None,
-        "n": n,
-        **({"reason": reason} if n < 2 else {}),
-    }
+def by_run(runs: pd.DataFrame, column: str) -> pd.Series:
+    """Return one column of an arm's runs by draw and seed."""
+    return runs.set_index(RUN)[column]

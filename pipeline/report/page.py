@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.core import files
-from pipeline.report import analyses, frames
+from pipeline.report import frames, record
 from pipeline.report.context import Files, Page, Part
-from pipeline.report.findings import caution, findings
+from pipeline.report.findings import findings
 from pipeline.report.frames import Results
 from pipeline.report.read import Collected
 from pipeline.report.sections import (
@@ -74,10 +74,10 @@ def build(collected: Collected) -> Report:
     """
     page = Page(collected)
     html = environment(escape=True).get_template("page.html.j2").render(page=page, sections=_sections(page))
-    summary = frames.summary(page.results.values())
+    summary = record.summary(page.results.values())
     markdown = environment(escape=False).get_template("summary.md.j2")
     text = markdown.render(page=page, summary=summary, findings=findings)
-    return Report(html, text, summary, analyses.compared(page.results.values()), page.files)
+    return Report(html, text, summary, record.compared(page.results.values()), page.files)
 
 
 def _sections(page: Page) -> list[Section]:
@@ -93,16 +93,11 @@ def _sections(page: Page) -> list[Section]:
             continue
         parts = [make(page, result) for result in page.results.values()]
         if name == "headline" or any(part.content for part in parts):
-            render(name, short, parts=parts, small=_small(page))
+            render(name, short, parts=parts)
         else:
             left_out.append((short, [part.unmeasured for part in parts if part.unmeasured]))
     render("rest", "Missing, reproduce", parts=[], content=rest.content(page), left_out=left_out)
     return sections
-
-
-def _small(page: Page) -> bool:
-    """Return whether any scores say of no method that it is best: of a small test split, or against given labels."""
-    return any(caution(result.about) or result.given for result in page.results.values())
 
 
 def write(root: Path, collected: Collected, partial: bool = False) -> Report:

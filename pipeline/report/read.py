@@ -8,16 +8,18 @@ in ``Collected.missing``, with the reason, and everything that depends on them i
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from pipeline.config.params import TRAINING_STAGES, Params
+from pipeline.config.params import TRAINING_STAGES, Params, run_key
 from pipeline.core import files, hdf5, manifest
 from pipeline.core.errors import FileError
 from pipeline.data.images import Pixels
+from pipeline.labels.observed import observed_file
 from pipeline.labels.settings import KeptCount
 from pipeline.labels.table import Table, read_table
 
@@ -66,7 +68,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class Planned:
-    """A training run that params.yaml asks for. Runs that differ in nothing but the seed are one arm."""
+    """A training run that params.yaml asks for. Runs that differ in nothing but label draw and seed are one arm."""
 
     dataset: str
     stage: str
@@ -75,6 +77,8 @@ class Planned:
     """The ``<what>`` of a variant's key; empty for the grid's own runs."""
     start: str
     """Another method, from whose linear head the run starts; empty where it is its own or none."""
+    draw: int
+    """Number of the label draw."""
     seed: int
     key: str
 
@@ -116,6 +120,7 @@ class Landscape:
 
     dataset: str
     method: str
+    draw: int
     seed: int
     offsets_1d: np.ndarray
     loss_1d: np.ndarray
@@ -133,6 +138,7 @@ class Analysis:
     """One audit or one Wasserstein analysis: a JSON record and its tables."""
 
     dataset: str
+    draw: int
     seed: int
     record: dict[str, Any]
     tables: dict[str, pd.DataFrame]
@@ -146,12 +152,18 @@ class Dataset:
     min_support: int
     table: Table | None
     prepare: dict[str, Any] | None
-    simulate: dict[str, Any] | None
+    simulate: dict[int, dict[str, Any]]
+    """Reports of the label draws at hand, by number."""
     backbone: dict[str, Any] | None
     own: bool = False
     """Whether the data have no official lists: the test part is the test split, the training part train and val."""
     pictures: Pixels | None = None
     """The packed pictures by row of the table, where the page shows some and they are at hand."""
+
+    @property
+    def first_draw(self) -> dict[str, Any] | None:
+        """Report of the label draw of the lowest number at hand."""
+        return self.simulate[min(self.simulate)] if self.simulate else None
 
     def supported(self) -> tuple[str, ...] | None:
         """Return the classes with at least ``min_support`` positives in both official parts; None without a table.
@@ -198,22 +210,22 @@ class Collected:
 
 
 def planned(params: Params, dataset: str) -> list[Planned]:
-    """Return the training runs that ``params`` asks for: by stage, the grid's own before variants, seeds ascending."""
+    """Return the training runs that ``params`` asks for, the grid's own before variants, draws and seeds ascending."""
     runs = []
     for stage in TRAINING_STAGES:
         arms: dict[tuple[str, str], list[Planned]] = {}
         for method in getattr(params.grid, stage):
             arms[method, ""] = [
-                Planned(dataset, stage, method, "", "", seed, f"{dataset}-{method}-{seed}")
-                for seed in params.grid.seeds
+                Planned(dataset, stage, method, "", "", draw, seed, run_key(dataset, method, draw, seed))
+                for draw, seed in product(params.grid.draws, params.grid.seeds)
             ]
         for key, item in getattr(params.variants, stage).items():
             if item.dataset == dataset:
-                what = key.removeprefix(f"{item.dataset}-{item.method}-{item.seed}-")
-                start = getattr(item, "start", item.method)
-                run = Planned(dataset, stage, item.method, what, start * (start != item.method), item.seed, key)
+                what, start = item.what(key), getattr(item, "start", item.method)
+                start *= start != item.method
+                run = Planned(dataset, stage, item.method, what, start, item.draw, item.seed, key)
                 arms.setdefault((item.method, what), []).append(run)
-        runs += [run for arm in arms.values() for run in sorted(arm, key=lambda run: run.seed)]
+        runs += [run for arm in arms.values() for run in sorted(arm, key=lambda run: (run.draw, run.seed))]
     return runs
 
 
@@ -330,7 +342,7 @@ def _run(reader: _Reader, plan: Planned) -> Run | None:
     )
 
 
-def _landscape(path: Path, dataset: str, method: str, seed: int) -> Landscape:
+def _landscape(path: Path, dataset: str, method: str, draw: int, seed: int) -> Landscape:
     with hdf5.read(path) as file:
         names = ("offsets_1d", "loss_1d", "offsets_2d", "loss_2d")
         arrays = [np.asarray(file[name][()], dtype=np.float64) for name in names]  # pyright: ignore
@@ -338,7 +350,7 @@ def _landscape(path: Path, dataset: str, method: str, seed: int) -> Landscape:
     images, directions = int(about["images"]), int(about["direction_seed"])
     centre, stage = float(about["centre_loss"]), str(about["stage"])
     line, losses, plane, surface = arrays
-    return Landscape(dataset, method, seed, line, losses, plane, surface, centre, images, stage, directions)
+    return Landscape(dataset, method, draw, seed, line, losses, plane, surface, centre, images, stage, directions)
 
 
 def _record(path: Path) -> dict[str, Any]:
@@ -349,15 +361,15 @@ def _record(path: Path) -> dict[str, Any]:
 
 
 def _analyses(
-    reader: _Reader, kind: str, dataset: str, seed: int, tables: dict[str, tuple[str, ...]]
+    reader: _Reader, kind: str, about: tuple[str, int, int], tables: dict[str, tuple[str, ...]]
 ) -> list[Analysis]:
-    """Return the analysis of one seed, or nothing where a part of it is missing."""
-    folder = f"analyses/{kind}/{dataset}-{seed}"
+    """Return the analysis of one dataset, draw and seed, or nothing where a part of it is missing."""
+    folder = f"analyses/{kind}/{'-'.join(map(str, about))}"
     record = reader.get(_record, f"{folder}/{kind}.json")
     files = [name for name in tables if name != "runs"]
     read = {name: reader.table(f"{folder}/{name}.tsv", *tables[name]) for name in files}
     known = {name: frame for name, frame in read.items() if frame is not None}
-    return [] if record is None or len(known) < len(files) else [Analysis(dataset, seed, record, known)]
+    return [] if record is None or len(known) < len(files) else [Analysis(*about, record, known)]
 
 
 def _pictures(reader: _Reader, path: str, table: Table) -> Pixels | None:
@@ -376,12 +388,14 @@ def _pictures(reader: _Reader, path: str, table: Table) -> Pixels | None:
 
 def _dataset(reader: _Reader, params: Params, name: str) -> Dataset:
     table = reader.get(read_table, f"data/prepare/{name}/table.h5")
+    drawn = {draw: observed_file(Path(), name, draw).with_name("report.json") for draw in params.grid.draws}
+    reports = {draw: reader.get(files.read_json, path.as_posix()) for draw, path in drawn.items()}
     return Dataset(
         name,
         params.settings("report", name).min_support,
         table,
         reader.get(files.read_json, f"data/prepare/{name}/report.json"),
-        reader.get(files.read_json, f"data/simulate/{name}/report.json"),
+        {draw: report for draw, report in reports.items() if report is not None},
         reader.get(files.read_json, f"weights/{name}/provenance.json"),
         params.settings("prepare", name)["source"] in OWN,
         None if table is None else _pictures(reader, f"data/prepare/{name}/images.h5", table),
@@ -407,12 +421,12 @@ def collect(root: Path, params: Params, partial: bool = False) -> Collected:
     runs, audits, wasserstein, landscapes = [], [], [], []
     for dataset in grid.datasets:
         runs += [run for plan in planned(params, dataset) if (run := _run(reader, plan)) is not None]
-        for seed in grid.seeds:
-            audits += _analyses(reader, "audit", dataset, seed, AUDIT)
-            wasserstein += _analyses(reader, "wasserstein", dataset, seed, WASSERSTEIN)
+        for draw, seed in product(grid.draws, grid.seeds):
+            audits += _analyses(reader, "audit", (dataset, draw, seed), AUDIT)
+            wasserstein += _analyses(reader, "wasserstein", (dataset, draw, seed), WASSERSTEIN)
             for method in grid.landscape:
-                path = f"analyses/landscape/{dataset}-{method}-{seed}/landscape.h5"
-                item = reader.get(lambda full, about=(dataset, method, seed): _landscape(full, *about), path)
+                path = f"analyses/landscape/{run_key(dataset, method, draw, seed)}/landscape.h5"
+                item = reader.get(lambda full, about=(dataset, method, draw, seed): _landscape(full, *about), path)
                 landscapes += [] if item is None else [item]
     if reader.missing and not partial:
         lines = [f"{item.path}: {item.reason}" for item in reader.missing[:_NAMED]]

@@ -7,6 +7,7 @@ from typing import Any
 import jinja2
 import pandas as pd
 
+from pipeline.audits.paired import tells_apart
 from pipeline.core.text import show_text
 from pipeline.report.frames import CEILING, GIVEN, Spread
 
@@ -72,6 +73,11 @@ def percent(fraction: Any) -> str:
     return "–" if pd.isna(fraction) else f"{100 * fraction:.1f}%"
 
 
+def points(value: Any) -> str:
+    """Return a score or a deviation, or a dash."""
+    return "–" if pd.isna(value) else f"{value:.1f}"
+
+
 def plus_minus(value: Spread, digits: int = 1, factor: float = 1) -> str:
     """Return ``mean ± std``, the mean alone where no spread is known, or a dash."""
     if pd.isna(value["mean"]):
@@ -85,9 +91,16 @@ def signed(value: Spread, digits: int = 1) -> str:
     return "+" * bool(value["mean"] >= 0) + plus_minus(value, digits)
 
 
+def interval(value: Spread, digits: int = 1) -> str:
+    """Return ``-1.2 to +0.3``, the interval of a difference, or a dash where there is none."""
+    return "–" if pd.isna(value["low"]) else f"{value['low']:+.{digits}f} to {value['high']:+.{digits}f}"
+
+
 def spread_of(row: Any, name: str) -> Spread:
-    """Return the columns of a spread, and ``ahead`` if there is one, from a row of a frame."""
-    keys = [key for key in ("std", "n", "ahead") if f"{name}_{key}" in row]
+    """Return the columns of a spread, and what it says beyond, from a row of a frame."""
+    keys = [
+        key for key in ("std", "n", "draws", "std_draws", "std_seeds", "low", "high", "won") if f"{name}_{key}" in row
+    ]
     return {"mean": row[name], **{key: row[f"{name}_{key}"] for key in keys}}
 
 
@@ -139,8 +152,9 @@ def environment(escape: bool) -> jinja2.Environment:
         finalize=lambda value: show_text(value) if type(value) is str else value,
     )
     made.tests["nan"] = pd.isna
-    functions = (label, joined, counted, listed, whole, percent, plus_minus, signed, marked, say)
-    made.globals |= {function.__name__: function for function in functions}
+    sentences = (cut_short, interval, joined, label, listed, marked, say, tells_apart)
+    numbers = (counted, percent, plus_minus, points, signed, whole)
+    made.globals |= {function.__name__: function for function in (*sentences, *numbers)}
     return made
 
 

@@ -4,10 +4,10 @@
 2. The draw's likelihood turns scores into logits, and tells how likely each hidden label is given the shown ones.
 3. These beliefs are the next fit's targets. The third fit's scores are those of the head; a fourth does not help.
 
-Lambda is the one with the best precision of shown labels, each weighted by the labels its image is expected to have.
-In the first fit that is measured on left-out scores. Later targets were made by earlier fits, which have seen every
-image's shown label: a left-out score does not forget it, and asks for far too small a lambda. So the whole chain of
-fits runs again without each fold of the images, which it then scores.
+Lambda is the largest whose precision of shown labels, each weighted by the labels its image is expected to have, is
+within a standard error of the best. In the first fit that is measured on left-out scores. Later targets were made by
+earlier fits, which have seen every image's shown label: a left-out score does not forget it, and asks for far too
+small a lambda. So the whole chain of fits runs again without each fold of the images, which it then scores.
 
 The last logits are those of images that have a label, as each labelled one has; the others' are not, which gives more
 labels an image, and better targets.
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.audits.unlabelled import LEAST, Estimate, estimate, mean_over_classes, resample_rows, weighted_precision
+from pipeline.audits.unlabelled import LEAST, Estimate, compare_precision, estimate, precision_at_shown, resample_rows
 from pipeline.core import seeds
 from pipeline.methods.shared.draw_likelihood import CountDraw, ShareDraw, posterior_of_arrays
 from pipeline.training import ridge
@@ -39,7 +39,7 @@ class Fit:
 
     Args:
         penalty: Lambda in units of the mean eigenvalue.
-        precision: The criterion that chose it.
+        precision: The criterion's value.
         log_likelihood: Of the shown labels under its logits, mean over the images, in nats; after the last fit, given
             that an image has a label.
         labels: Labels an image by its beliefs.
@@ -208,17 +208,16 @@ def _held_out(
 
 
 def _choose(tried: Iterator[np.ndarray], shown: np.ndarray, stands: np.ndarray, seen: np.ndarray) -> tuple[int, float]:
-    """Return the lambda whose scores have the best weighted precision, the largest of equal ones, and that precision.
+    """Return the largest lambda whose scores are within a standard error of the best, and their weighted precision.
 
     Where no class shows enough positives for the criterion, those count that show most.
     """
     least = min(LEAST, int(shown.sum(axis=0).max()))
-    values = [
-        float(mean_over_classes(weighted_precision(scores[seen], shown[seen], stands[seen]), shown, least)[0])
-        for scores in tried
-    ]
-    best = max(values)
-    return max(number for number, value in enumerate(values) if value == best), best
+    shown, stands = shown[seen], stands[seen]
+    precision = np.stack([precision_at_shown(scores[seen], shown, stands) for scores in tried])
+    means, errors = compare_precision(precision, shown, stands, least)
+    number = int(np.flatnonzero(means.max() - means <= errors + 1e-12)[-1])
+    return number, float(means[number])
 
 
 def _labels_unseen(chains: list[_Chain]) -> np.ndarray:

@@ -14,7 +14,7 @@ from pipeline.core import files, resume, seeds
 from pipeline.core.device import choose_device
 from pipeline.core.errors import ConfigError, TrainingError
 from pipeline.core.resume import Checkpoint
-from pipeline.labels.observed import observed_file, read_observed
+from pipeline.labels.observed import read_observed
 from pipeline.methods.shared import base
 from pipeline.methods.shared.problem import Problem, describe
 from pipeline.networks.network import Network
@@ -39,7 +39,7 @@ def execute(run: Run, start: Start) -> None:
     """  # noqa: DOC502  raised by the functions below
     device = choose_device()  # first, so that a wrong name of one costs no reading
     single_and_own = {base.load(run.method).labels, "single"}
-    observed = read_observed(observed_file(run.root, run.dataset), run.table, single_and_own)
+    observed = read_observed(run.observed_file, run.table, single_and_own)
     train_labels = observed[base.load(run.method).labels][run.table.rows("train")]
     score = make_scorer(run, observed["single"])
     network = _make_network(run, start)

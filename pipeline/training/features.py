@@ -47,7 +47,13 @@ def compute_features(
         arrays[name] = array = hdf5.open_array(checkpoint.folder / name, shape, "float32")
         start = done.get(name, 0)
         cut = [mine[start:][part] for part in batches(len(mine) - start, batch_size)]
-        parts = extract(backbone, images, track(cut, f"{dataset} {name}", start, len(mine)), device, name == MIRRORED)
+        parts = extract(
+            backbone,
+            images,
+            track(cut, f"{dataset} {name}", len(mine), "image", done=start, size=len),
+            device,
+            name == MIRRORED,
+        )
         for part in parts:
             array[start : start + len(part)] = part
             start += len(part)

@@ -19,7 +19,7 @@ from pipeline.audits.settings import Landscape
 from pipeline.core import files, hdf5, seeds
 from pipeline.core.errors import LandscapeError
 from pipeline.data import images
-from pipeline.labels.observed import observed_file, read_observed
+from pipeline.labels.observed import read_observed
 from pipeline.methods.shared import base
 from pipeline.methods.shared.base import Method
 from pipeline.methods.shared.problem import describe
@@ -82,7 +82,7 @@ def read_point(run: Run, settings: Landscape, device: torch.device) -> Point:
     """
     train = run.table.rows("train")
     labels = base.load(run.method).labels
-    observed = read_observed(observed_file(run.root, run.dataset), run.table, [labels])[labels][train]
+    observed = read_observed(run.observed_file, run.table, [labels])[labels][train]
     network = networks.restore(run.folder / "weights.pt").to(device)
     network.freeze(run.settings.freeze, run.settings.batch_norm == "frozen")  # so that the same weights count
     problem = describe(run.table.classes, observed, run.expected_positives, network.architecture["width"])

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from pipeline.core import seeds
 from pipeline.core.errors import ConfigError, TrainingError
-from pipeline.core.progress import Pace
+from pipeline.core.progress import Pace, track
 from pipeline.core.resume import Checkpoint
 from pipeline.methods.shared.base import Method, check_needs
 from pipeline.networks.interface import Outputs
@@ -226,7 +226,7 @@ class Trainer:
         self.network.train()
         cut = epoch_batches(len(self.data.train), plan.settings, plan.seed, epoch, self.fewest)
         sums: dict[str, float] = {}
-        for index in tqdm(cut, f"{plan.name} epoch {epoch}/{plan.epochs}", leave=False, disable=None):
+        for index in track(cut, f"{plan.name} epoch {epoch}/{plan.epochs}", len(cut), "step"):
             for key, value in self._step(index, epoch).items():
                 sums[key] = sums.get(key, 0.0) + value * len(index)
         seen = sum(map(len, cut))

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
-from tqdm import tqdm
 
 from pipeline.core import seeds
+from pipeline.core.progress import track
 from pipeline.networks.settings import DigitsBackbone
 from pipeline.networks.small import SmallBackbone
 from pipeline.training import augment
@@ -52,7 +52,7 @@ def pretrain(
         order = seeds.numpy_generator(settings.seed, "pretrain", "order", epoch).permutation(len(shown))
         network.train()
         cut = [index for index in batches(len(shown), settings.batch_size, order) if len(index) == settings.batch_size]
-        for index in tqdm(cut, f"pretrain epoch {epoch}/{settings.epochs}", leave=False, disable=None):
+        for index in track(cut, f"pretrain epoch {epoch}/{settings.epochs}", len(cut), "step"):
             loss = F.cross_entropy(logits(images[index]), shown[index].to(device))
             optimizer.zero_grad()
             loss.backward()

@@ -23,7 +23,10 @@ class Run:
     stage: str
     dataset: str
     method: str
+    draw: int
+    """Number of the label draw."""
     seed: int
+    """Training seed."""
     key: str
     settings: Training
     """The stage's settings."""
@@ -43,6 +46,11 @@ class Run:
     def table_file(self) -> Path:
         """File of the table."""
         return self.root / "data" / "prepare" / self.dataset / "table.h5"
+
+    @property
+    def observed_file(self) -> Path:
+        """File of the observed labels."""
+        return observed_file(self.root, self.dataset, self.draw)
 
     @property
     def folder(self) -> Path:
@@ -86,4 +94,4 @@ def image_reads(run: Run, weights: Path) -> list[Path]:
     Returns:
         Weights, images and labels.
     """
-    return [weights, run.table_file.with_name("images.h5"), observed_file(run.root, run.dataset)]
+    return [weights, run.table_file.with_name("images.h5"), run.observed_file]

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pipeline.core.strict import Count, Fraction, Positive, Strict
+from pipeline.core.strict import Count, Fraction, Positive, Strict, given
 from pipeline.networks.settings import Head
 
 Momentum = Annotated[float, Field(ge=0, lt=1)]
@@ -38,7 +38,7 @@ class StrongView(Strict):
     @model_validator(mode="after")
     def _strength_of_something(self) -> Self:
         if self.magnitude and not self.operations:
-            raise ValueError(f"magnitude: has no effect without operations; set it to 0 (given: {self.magnitude})")
+            raise ValueError(f"magnitude: has no effect without operations; set it to 0 {given(self.magnitude)}")
         return self
 
 
@@ -55,9 +55,9 @@ class Search(Strict):
     @model_validator(mode="after")
     def _values_once(self) -> Self:
         if len(set(self.values)) != len(self.values):
-            raise ValueError(f"values: names a learning rate twice (given: {self.values})")
+            raise ValueError(f"values: names a learning rate twice {given(self.values)}")
         if self.extend and len(self.values) < 2:
-            raise ValueError(f"extend: has no effect beside one value; set it to 0 (given: {self.extend})")
+            raise ValueError(f"extend: has no effect beside one value; set it to 0 {given(self.extend)}")
         return self
 
 
@@ -72,11 +72,11 @@ class EarlyStop(Strict):
 
     @model_validator(mode="after")
     def _amount_of_the_rule(self) -> Self:
-        given = f"(given: {self.amount})"
+        found = given(self.amount)
         if self.rule == "patience" and (self.amount < 1 or self.amount % 1):
-            raise ValueError(f"amount: counts epochs under `patience`, a whole number of at least 1 {given}")
+            raise ValueError(f"amount: counts epochs under `patience`, a whole number of at least 1 {found}")
         if self.rule in ("none", "first_dip") and self.amount:
-            raise ValueError(f"amount: has no effect under `{self.rule}`; set it to 0.0 {given}")
+            raise ValueError(f"amount: has no effect under `{self.rule}`; set it to 0.0 {found}")
         return self
 
 
@@ -150,6 +150,6 @@ class Training(Strict):
             and self.search is None,
         }
         for line in (line for line, broken in lines.items() if broken):
-            given = getattr(self, line.partition(":")[0])
-            raise ValueError(f"{line} (given: {given})" if given is not None else line)
+            found = getattr(self, line.partition(":")[0])
+            raise ValueError(f"{line} {given(found)}" if found is not None else line)
         return self

@@ -84,6 +84,7 @@ def store_run(run: Run, result: Result) -> None:
         "key": run.key,
         "method": run.method,
         "dataset": run.dataset,
+        "draw": run.draw,
         "seed": run.seed,
         "select": run.settings.select,
         "classes": len(run.table.classes),

@@ -46,3 +46,23 @@ def test_likeliest_of_many_ties_is_what_sorting_all_gives() -> None:
         for most in (1, 2, 50, 1000):
             found = beliefs.likeliest(belief, logits, unknown, most)
             assert found == [tuple(cell) for cell in cells[:most]]
+
+
+def plain_spread(values: np.ndarray) -> dict[str, float]:
+    """All values in float64 at once."""
+    quantiles = np.quantile(values, (0.5, 0.9, 0.99)).tolist()
+    numbers = [float(values.mean()), *quantiles, float(values.max()), int((values > 0.5).sum())]
+    names = ("mean", "quantile_0.5", "quantile_0.9", "quantile_0.99", "largest", "likely_present")
+    return {"cells": len(values), **dict(zip(names, numbers, strict=True))}
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 127, 129, 1000, 4096, 4097, 99_991])
+def test_spread_in_blocks_is_that_of_all_at_once_to_the_last_bit(monkeypatch: pytest.MonkeyPatch, n: int) -> None:
+    monkeypatch.setattr(beliefs, "CELLS", 1 << 8)
+    random = np.random.default_rng(n)
+    values = random.random(n).astype(np.float32)
+    expected = plain_spread(values.astype(np.float64))
+    assert beliefs.spread(values.copy()) == expected
+    logits = (10 * random.normal(size=n)).astype(np.float32)
+    made = 1 / (1 + np.exp(-logits.astype(np.float64)))
+    assert beliefs.spread(logits.copy(), lambda part: 1 / (1 + np.exp(-part.astype(np.float64)))) == plain_spread(made)

@@ -5,7 +5,14 @@ import pytest
 
 from pipeline.audits import unlabelled
 from pipeline.audits.metrics import average_precision
-from pipeline.audits.unlabelled import aul, mean_over_classes, pooled_aul, weighted_precision
+from pipeline.audits.unlabelled import (
+    aul,
+    compare_precision,
+    mean_over_classes,
+    pooled_aul,
+    precision_at_shown,
+    weighted_precision,
+)
 
 
 def precision_by_hand(scores: np.ndarray, shown: np.ndarray, weights: np.ndarray) -> float:
@@ -99,6 +106,37 @@ def test_the_mean_counts_classes_with_enough_shown_positives() -> None:
     assert np.isnan(mean_over_classes(values, shown, least=10)).all()
 
 
+def test_the_precision_of_each_shown_positive() -> None:
+    scores, shown, weights = case(2)
+    found = precision_at_shown(scores, shown, weights)
+    for value, i, c in zip(found, *np.nonzero(shown), strict=True):
+        taken = scores[:, c] >= scores[i, c]
+        assert value == pytest.approx(min(1, (weights * shown[:, c])[taken].sum() / taken.sum()))
+
+
+def test_precisions_are_compared_with_the_error_of_a_paired_bootstrap() -> None:
+    generator = np.random.default_rng(0)
+    n = 1500
+    shown, weights = generator.random((n, 3)) < [0.1, 0.1, 0.002], generator.uniform(1, 2, n)
+    one = generator.normal(size=(n, 3)) + 1.5 * shown
+    sets = [one, one + 0.3 * generator.normal(size=(n, 3)), generator.normal(size=(n, 3)) + 1.4 * shown]
+    terms = np.stack([precision_at_shown(scores, shown, weights) for scores in sets])
+    means, errors = compare_precision(terms, shown, weights)
+    assert shown[:, 2].sum() < 5
+    assert means == pytest.approx([weighted_precision(s, shown, weights)[0, :2].mean() for s in sets])
+    rows, columns = np.nonzero(shown)
+    drawn = []
+    for counts in unlabelled.resample_rows(n, 300, generator):
+        mass = (counts * weights)[rows]
+        drawn.append([[np.average(each[columns == c], weights=mass[columns == c]) for c in (0, 1)] for each in terms])
+    drawn = np.array(drawn).mean(2)  # (300, 3)
+    best = int(np.argmax(means))
+    assert errors[best] == 0
+    for number in {0, 1, 2} - {best}:
+        assert errors[number] == pytest.approx((drawn[:, best] - drawn[:, number]).std(), rel=0.15)
+    assert compare_precision(terms, shown, weights, least=1000)[0].tolist() == [0, 0, 0]
+
+
 def test_a_bootstrap_finds_the_error_of_a_paired_difference() -> None:
     generator = np.random.default_rng(0)
     n = 2000
@@ -134,7 +172,9 @@ def test_what_cannot_be_ranked_is_an_error() -> None:
         ((scores, shown, weights * np.inf), "finite"),
         ((scores, shown, weights, np.ones((2, 3), int)), "rows"),
     ):
-        for criterion in (weighted_precision, aul, pooled_aul):
+        for criterion in (weighted_precision, aul, pooled_aul, precision_at_shown):
+            if criterion is precision_at_shown and len(arguments) == 4:
+                continue
             with pytest.raises(ValueError, match=message):
                 criterion(*arguments)
 

@@ -66,8 +66,8 @@ def test_draws_are_none_that_a_figure_reports(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(ROOT)
     assert not set(method_settings.DRAWS) & set(range(5))
     for dataset, profile in method_settings.PROFILES.items():
-        content = method_settings.read_content(dataset, 101, "/photos")
+        content = method_settings.read_content(dataset, "/photos")
         assert content["grid"]["datasets"] == [dataset] and content["profile"] == profile
-        assert content["simulate"][dataset] == {"protocol": "seeded", "draw": 101}
+        assert content["simulate"][dataset] == {"protocol": "seeded"}
     assert content["prepare"]["voc_photos"]["root"] == "/photos"
     assert "voc_photos" in profiles.names(ROOT)

@@ -45,9 +45,9 @@ def test_leftovers_are_named_and_removed_on_request_only(
     left = [Path(f"runs/finetune/digits-em-{seed}") for seed in range(4)]
     for folder in left:
         write_text(folder / "metrics.json", "{}")
-    left.append(Path("runs/finetune/digits-em-0.json"))  # the few numbers of a run lie beside its folder
+    left.append(Path("runs/finetune/digits-em-0-0.json"))  # the few numbers of a run lie beside its folder
     write_text(left[-1], "{}")
-    write_text("runs/finetune/digits-em-9/metrics.json", "{}")
+    write_text("runs/finetune/digits-em-0-9/metrics.json", "{}")
     monkeypatch.setattr(check, "find_problems", lambda root: ([], [folder for folder in left if folder.exists()]))
     status, out, err = shown(capsys)
     named = "".join(f"left by a removed run: {folder}\n" for folder in left)
@@ -63,7 +63,7 @@ def test_leftovers_are_named_and_removed_on_request_only(
         status, out, err = shown(capsys, "--remove-leftovers")
         assert (status, out) == (expected, named if expected else named + removed)
         assert err.startswith("Delete these 5 paths?") and ("nothing was deleted" in err) == bool(expected)
-    assert [path.name for path in Path("runs/finetune").iterdir()] == ["digits-em-9"]
+    assert [path.name for path in Path("runs/finetune").iterdir()] == ["digits-em-0-9"]
     assert shown(capsys) == (0, FINE, "")
 
 
@@ -71,12 +71,12 @@ def test_nothing_is_deleted_while_there_are_problems(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    write_text("runs/finetune/digits-em-0/metrics.json", "{}")
-    found = (["grid.finetune: a typo"], [Path("runs/finetune/digits-em-0")])
+    write_text("runs/finetune/digits-em-0-0/metrics.json", "{}")
+    found = (["grid.finetune: a typo"], [Path("runs/finetune/digits-em-0-0")])
     monkeypatch.setattr(check, "find_problems", lambda root: found)
     for words in (("--remove-leftovers",), ("--remove-leftovers", "--yes")):
         problem = "error: grid.finetune: a typo\n1 problem; nothing was run or deleted\n"
         assert shown(capsys, *words) == (1, "", problem)
-    assert Path("runs/finetune/digits-em-0/metrics.json").exists()
+    assert Path("runs/finetune/digits-em-0-0/metrics.json").exists()
     monkeypatch.setattr(check, "find_problems", lambda root: ([], found[1]))
     assert shown(capsys, "--remove-leftovers", "--yes")[0] == 0 and not found[1][0].exists()

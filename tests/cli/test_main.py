@@ -315,7 +315,11 @@ def test_what_interrupted_runs_left_is_listed_and_cleared(
     assert told() == [".pipeline/checkpoints: 0 interrupted runs"]
     made = [
         Checkpoint(place / name, 0)
-        for name in ("finetune-digits-scl-0/aa-0.1-None", "finetune-digits-scl-0/bb-0.1-2", "lac-digits-lac-0/cc-1-2")
+        for name in (
+            "finetune-digits-scl-0-0/aa-0.1-None",
+            "finetune-digits-scl-0-0/bb-0.1-2",
+            "lac-digits-lac-0-0/cc-1-2",
+        )
     ]
     for each in made:
         (each.folder / "heat").write_bytes(os.urandom(2 << 20))
@@ -324,7 +328,7 @@ def test_what_interrupted_runs_left_is_listed_and_cleared(
     for _ in range(2):
         first, *rest = told()
         assert first == ".pipeline/checkpoints: 1 interrupted run" and len(rest) == 1
-        assert rest[0].startswith("finetune-digits-scl-0: 4.") and rest[0].endswith(" MB, last written 0.0 hours ago")
+        assert rest[0].startswith("finetune-digits-scl-0-0: 4.") and rest[0].endswith(" MB, last written 0.0 hours ago")
     assert told("--clear") == [".pipeline/checkpoints: 1 interrupted run deleted", rest[0]]
     assert list(place.iterdir()) == [made[2].path.parent] and (made[2].path / "disk/heat").exists()
     assert told("--clear") == [".pipeline/checkpoints: 0 interrupted runs deleted"]

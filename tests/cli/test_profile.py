@@ -141,10 +141,10 @@ def test_the_defaults_variants_of_other_datasets_are_left_out(project: Path) -> 
     mine.write_text(text)
     profile.apply(project, "photos", "raw")
     assert read_params(project / "params.yaml").variants.lac == {}
-    run = "{dataset: photos, method: lac, seed: 0, set: {stage: {}, method: {queue_size: 0}}}"
-    mine.write_text(f"{text}variants: {{lac: {{photos-lac-0-no_queue: {run}}}}}\n")
+    run = "{dataset: photos, method: lac, draw: 0, seed: 0, set: {stage: {}, method: {queue_size: 0}}}"
+    mine.write_text(f"{text}variants: {{lac: {{photos-lac-0-0-no_queue: {run}}}}}\n")
     profile.apply(project, "photos", "raw")
-    assert set(read_params(project / "params.yaml").variants.lac) == {"photos-lac-0-no_queue"}
+    assert set(read_params(project / "params.yaml").variants.lac) == {"photos-lac-0-0-no_queue"}
     (project / "profiles/more.yaml").write_text("grid: {seeds: [0, 1]}\n")
     profile.apply(project, "more")
     kept = read_params(project / "params.yaml").variants
@@ -152,10 +152,10 @@ def test_the_defaults_variants_of_other_datasets_are_left_out(project: Path) -> 
     profile.apply(project, "default")
     assert kept == read_params(project / "params.yaml").variants
     digits = run.replace("photos", "digits")  # its own are its own fault
-    mine.write_text(f"{text}variants: {{lac: {{digits-lac-0-x: {digits}}}}}\n")
+    mine.write_text(f"{text}variants: {{lac: {{digits-lac-0-0-x: {digits}}}}}\n")
     profile.apply(project, "photos", "raw")
-    assert set(read_params(project / "params.yaml").variants.lac) == {"digits-lac-0-x"}
-    for broken in ("variants: null", "variants: {lac: [1]}", "variants: {lac: {digits-lac-0-x: 3}}", "grid: 3"):
+    assert set(read_params(project / "params.yaml").variants.lac) == {"digits-lac-0-0-x"}
+    for broken in ("variants: null", "variants: {lac: [1]}", "variants: {lac: {digits-lac-0-0-x: 3}}", "grid: 3"):
         mine.write_text(f"{text}{broken}\n" if "grid" not in broken else broken)
         with pytest.raises(ConfigError, match=broken.partition(":")[0]):
             profile.apply(project, "photos")
@@ -186,7 +186,7 @@ def test_what_is_shared_by_an_anchor_stays_for_others(names: str) -> None:
 
 def test_sections_stand_apart_whatever_is_added_to_them(project: Path) -> None:
     mine = project / "profiles/photos.yaml"
-    mine.write_text(f"{mine.read_text()}simulate:\n  photos: {{draw: 1}}\nfeatures:\n  photos: {{batch_size: 9}}\n")
+    mine.write_text(f"{mine.read_text()}simulate:\n  photos: {{seed: 1}}\nfeatures:\n  photos: {{batch_size: 9}}\n")
     profile.apply(project, "photos")
     found = lines(project / "params.yaml")
     gaps = [number for number, line in enumerate(found) if not line]

@@ -14,12 +14,12 @@ from pipeline.config.params import read_project
 from pipeline.core import files
 from tests import copies
 
-BARE = ["runs/finetune/digits-em-2", "runs/finetune/digits-em-2.json", "runs/mine", "analyses/maps"]
+BARE = ["runs/finetune/digits-em-0-2", "runs/finetune/digits-em-0-2.json", "runs/mine", "analyses/maps"]
 """What DVC did not make."""
-LEFT = ["runs/finetune/digits-em-1", "runs/finetune/digits-em-1.json", "runs/lac/digits-lac-0-queue"]
-KEPT = ["runs/finetune/digits-em-0", "runs/finetune/digits-em-0.json", "runs/lac/digits-lac-0-no_queue"]
-ALTERED = ["runs/linear_init/digits-em-1", "runs/linear_init/digits-em-1.json"]
-GONE = ["runs/end_to_end/digits-em-1"]
+LEFT = ["runs/finetune/digits-em-0-1", "runs/finetune/digits-em-0-1.json", "runs/lac/digits-lac-0-0-queue"]
+KEPT = ["runs/finetune/digits-em-0-0", "runs/finetune/digits-em-0-0.json", "runs/lac/digits-lac-0-0-no_queue"]
+ALTERED = ["runs/linear_init/digits-em-0-1", "runs/linear_init/digits-em-0-1.json"]
+GONE = ["runs/end_to_end/digits-em-0-1"]
 
 
 def write_out(root: Path, path: str, content: dict[str, int]) -> dict[str, Any]:
@@ -63,13 +63,20 @@ def test_deps_that_nothing_makes_are_named_with_the_entry_that_would(project: Pa
     before = path.read_text()
     content: Any = YAML(typ="safe", pure=True).load(before)
     content["grid"] |= {"linear_init": ["an", "em_apl", "iun", "full"], "end_to_end": ["an"]}
-    run = {"dataset": "digits", "method": "an", "seed": 0, "start": "wan", "set": {"stage": {}, "method": {}}}
-    content["variants"]["finetune"]["digits-an-0-x"] = run
+    run = {
+        "dataset": "digits",
+        "method": "an",
+        "draw": 0,
+        "seed": 0,
+        "start": "wan",
+        "set": {"stage": {}, "method": {}},
+    }
+    content["variants"]["finetune"]["digits-an-0-0-x"] = run
     files.write_json(path, content)
     missing = project / "stages/backbone.py"
     code = missing.read_bytes()
     missing.unlink()
-    weights = project / "runs/end_to_end/digits-plc-0/weights.pt"  # left by a removed run: it meets no dep
+    weights = project / "runs/end_to_end/digits-plc-0-0/weights.pt"  # left by a removed run: it meets no dep
     files.write_bytes(weights, b"old")
     try:
         problems, leftovers = graph.check(project, read_project(project), graph.LastRun(project))
@@ -78,9 +85,9 @@ def test_deps_that_nothing_makes_are_named_with_the_entry_that_would(project: Pa
         missing.write_bytes(code)
         shutil.rmtree(project / "runs")
     for stage, dep, remedy in (
-        ("finetune@digits-em-0", "runs/linear_init/digits-em-0", "add em to grid.linear_init"),
-        ("finetune_variant@digits-an-0-x", "runs/linear_init/digits-wan-0", "add wan to grid.linear_init"),
-        ("lac@digits-lac-0", "runs/end_to_end/digits-plc-0", "add plc to grid.end_to_end"),
+        ("finetune@digits-em-0-0", "runs/linear_init/digits-em-0-0", "add em to grid.linear_init"),
+        ("finetune_variant@digits-an-0-0-x", "runs/linear_init/digits-wan-0-0", "add wan to grid.linear_init"),
+        ("lac@digits-lac-0-0", "runs/end_to_end/digits-plc-0-0", "add plc to grid.end_to_end"),
     ):
         lines = [line for line in problems if f"dep {dep}" in line]
         assert lines and all(line.startswith(f"dvc.yaml: {stage}") for line in lines), problems

@@ -15,7 +15,7 @@ from pipeline.core.strict import merge
 from pipeline.training.settings import Average
 
 TIMM = {"source": "timm", "model": "resnet18", "weights": "hub", "file": None, "mean": None, "std": None}
-VARIANT = {"dataset": "digits", "method": "an", "seed": 0, "start": "an"}
+VARIANT = {"dataset": "digits", "method": "an", "draw": 0, "seed": 0, "start": "an"}
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +73,8 @@ def test_the_shipped_file_is_valid_and_read_as_yaml_1_2(tmp_path: Path, reposito
         ("a: 1\na: 2", "p.yaml: not YAML 1.2.*duplicate key"),
         (b"a: \xff", "p.yaml: not YAML 1.2"),
         ("!!python/object/apply:os.getcwd []", "p.yaml: not YAML 1.2"),
-        ("", "p.yaml: Input should be a valid dictionary"),
-        ("[]", "p.yaml: Input should be a valid dictionary"),
+        ("", "p.yaml: Input should be a block of keys"),
+        ("[]", "p.yaml: Input should be a block of keys"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, text: str | bytes, message: str) -> None:
@@ -111,15 +111,15 @@ def test_a_stage_reads_the_file_of_its_own_method_alone(project: Path) -> None:
 
 
 def test_a_fault_of_a_variant_of_another_method_is_named_without_its_file(content: dict[str, Any]) -> None:
-    content["variants"]["finetune"]["digits-em-0-x"] = VARIANT | {
+    content["variants"]["finetune"]["digits-em-0-0-x"] = VARIANT | {
         "method": "em",
         "set": {"stage": {"epoch": 3}, "method": {}},
     }
     content["methods"] = {"an": content["methods"]["an"]}
-    with pytest.raises(ConfigError, match=r"^variants\.finetune\.digits-em-0-x\.set\.stage\.epoch: Extra .*$"):
+    with pytest.raises(ConfigError, match=r"^variants\.finetune\.digits-em-0-0-x\.set\.stage\.epoch: Extra .*$"):
         parse_params(content, whole=False)
     change = {"protocol": "published", "strong": {"magnitude": 5}}  # `strong` is whole in a recipe alone
-    content["variants"]["finetune"]["digits-em-0-x"]["set"]["stage"] = change
+    content["variants"]["finetune"]["digits-em-0-0-x"]["set"]["stage"] = change
     parse_params(content, whole=False)  # whether the recipe holds it is seen where the method's file is read
 
 
@@ -140,7 +140,7 @@ def test_a_methods_file_is_named_as_dvc_names_it(project: Path) -> None:
 # ---------------------------------------------------------------------------------------------- the schema
 BOTTLENECK = {"kind": "bottleneck", "dim": 8, "heads": 2, "feedforward": 8, "encoder_layers": 1, "decoder_layers": 1}
 BOTTLENECK |= {"dropout": 0.1, "latent": 4, "samples": 2}
-SIMULATE = {"draw": 0, "seed": 0, "empty_rows": "keep", "positives": {"kind": "count", "value": 1}}
+SIMULATE = {"seed": 0, "empty_rows": "keep", "positives": {"kind": "count", "value": 1}}
 SIMULATE |= {"negatives": {"kind": "count", "value": 0}, "bias": {"kind": "uniform"}}
 FAULTS: list[tuple[str, Any, str]] = [
     ("finetune.default.momentun", 0.9, "finetune.default.momentun: Extra inputs are not permitted"),
@@ -171,7 +171,7 @@ FAULTS: list[tuple[str, Any, str]] = [
         r"^finetune.default.early_stop.amount: .*at least 1 \(given: 0.0\)$",
     ),
     ("finetune.default.head", {"kind": "linear", "dim": 4}, "finetune.default.head.linear.dim: Extra inputs"),
-    ("finetune.default.head", {"kind": "conv"}, r"finetune.default.head: .*'kind'.* \(given: {'kind': 'conv'}\)"),
+    ("finetune.default.head", {"kind": "conv"}, r"finetune.default.head: .*'kind'.* \(given: {kind: conv}\)"),
     ("lac.default.head.kind", "conv", "^lac.default.head: [^{]*$"),  # nothing of the block's other keys
     ("finetune.default.head", None, "finetune.default.head"),
     ("finetune.digits", {"epoch": 3}, "finetune.digits.epoch: Extra inputs"),
@@ -202,8 +202,8 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("linear_init.default.search.extend", -1, "linear_init.default.search.extend: .*greater than or equal to 0"),
     ("lac.default.head.dim", 126, "lac.default.head.label_embedding.dim: .*multiple of 4"),
     ("lac.default.head.heads", 3, r"lac.default.head.label_embedding.dim: .*of heads \(3\)"),
-    ("backbone.digits", {**TIMM, "weights": "file"}, r"^backbone.digits.timm.file: names .* \(given: None\)$"),
-    ("backbone.digits", {**TIMM, "file": "a.pt"}, r"^backbone.digits.timm.file: names .* \(given: 'a.pt'\)$"),
+    ("backbone.digits", {**TIMM, "weights": "file"}, r"^backbone.digits.timm.file: names .* \(given: null\)$"),
+    ("backbone.digits", {**TIMM, "file": "a.pt"}, r"^backbone.digits.timm.file: names .* \(given: a.pt\)$"),
     ("backbone.digits", {**TIMM, "mean": [0.5, 0.5]}, "backbone.digits.timm.mean"),
     ("backbone.digits", {**TIMM, "mean": ["0.5", 0.5, 0.5]}, "backbone.digits.timm.mean.0"),
     ("backbone.digits", {**TIMM, "std": [0.5, 0.0, 0.5]}, "backbone.digits.timm.std.1: .*greater than 0"),
@@ -216,7 +216,7 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("features.default.dtype", "bfloat16", "features.default.dtype"),
     ("landscape.default.points_2d", 4, r"^landscape.default.points_2d: must be odd.* \(given: 4\)$"),
     ("landscape.default.radius", 0, "landscape.default.radius: .*greater than 0"),
-    ("landscape.default.radius", 1e30, r"landscape.default.radius: .*less than or equal to 1000 \(given: 1e\+30\)"),
+    ("landscape.default.radius", 1e30, r"landscape.default.radius: .*less than or equal to 1000 \(given: 1.0e\+30\)"),
     ("grid.landscape_stage", "prepare", "grid.landscape_stage: Input should be 'linear_init', 'finetune', 'end_to_en"),
     ("simulate", {}, "simulate: neither `default` nor `digits`; it holds nothing"),
     (
@@ -246,40 +246,44 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("simulate.default", SIMULATE | {"protocol": "given", "positives": {"kind": "count", "value": 2}}, "draws nothing"),
     ("backbone", {}, "backbone: neither `default` nor `digits`; it holds nothing"),
     ("grid.datasets", [], "grid.datasets"),
+    ("grid.draws", [1, 1], r"^params.yaml.grid.draws: names an entry twice \(given: \[1, 1\]\)$"),
+    ("grid.draws", [], "grid.draws: "),
+    ("grid.draws", [-1], "grid.draws.0"),
+    ("simulate.default.draw", 0, "simulate.default.draw: Extra inputs"),
     ("grid.seeds", [0, 0], r"^params.yaml.grid.seeds: names an entry twice \(given: \[0, 0\]\)$"),
     ("grid.seeds", [-1], "grid.seeds.0"),
     ("grid.finetune", ["an", "an"], "grid.finetune: names an entry twice"),
-    ("grid.finetune", ["../an"], r"grid.finetune: \['../an'\] are not names of"),
+    ("grid.finetune", ["../an"], r'grid.finetune: \["../an"\] are not names of'),
     ("grid.datasets", ["Digits"], "not names of"),
-    ("grid.lac_start", "../plc", r"grid.lac_start: \['../plc'\] are not names of"),
+    ("grid.lac_start", "../plc", r'grid.lac_start: \["../plc"\] are not names of'),
     ("grid.lac_start", ["plc"], "grid.lac_start: .*valid string"),
     ("profile", None, "params.yaml.profile: .*valid string"),
     ("expected_positives.digits.value", 0.0, "expected_positives.digits.value"),
-    ("methods.an", None, "^params/methods/an.yaml:.*dictionary"),
-    ("methods.an", {"default": 3}, "^params/methods/an.yaml:default: .*dictionary"),
-    ("variants.finetune.digits-an-0", {**VARIANT, "set": {"stage": {}, "method": {}}}, "the key must be"),
-    ("variants.finetune.digits-an-0-x", {**VARIANT, "set": {"stage": {}}}, "digits-an-0-x.set.method: .*required"),
+    ("methods.an", None, "^params/methods/an.yaml:.*block of keys"),
+    ("methods.an", {"default": 3}, "^params/methods/an.yaml:default: .*block of keys"),
+    ("variants.finetune.digits-an-0-0", {**VARIANT, "set": {"stage": {}, "method": {}}}, "the key must be"),
+    ("variants.finetune.digits-an-0-0-x", {**VARIANT, "set": {"stage": {}}}, "digits-an-0-0-x.set.method: .*required"),
     (
-        "variants.finetune.digits-an-0-x",
+        "variants.finetune.digits-an-0-0-x",
         {**VARIANT, "set": {"stage": {"epoch": 3}, "method": {}}},
-        "variants.finetune.digits-an-0-x.set.stage.epoch: Extra inputs",
+        "variants.finetune.digits-an-0-0-x.set.stage.epoch: Extra inputs",
     ),
     (
-        "variants.finetune.digits-nope-0-x",
+        "variants.finetune.digits-nope-0-0-x",
         {**VARIANT, "method": "nope", "set": {"stage": {}, "method": {}}},
-        "^variants.finetune.digits-nope-0-x.method: `nope` has no file params/methods/nope.yaml$",
+        "^variants.finetune.digits-nope-0-0-x.method: `nope` has no file params/methods/nope.yaml$",
     ),
     (
-        "variants.finetune.digits-an-0-x",
-        {"dataset": "digits", "method": "an", "seed": 0, "set": {"stage": {}, "method": {}}},
-        "variants.finetune.digits-an-0-x.start: Field required",
+        "variants.finetune.digits-an-0-0-x",
+        {"dataset": "digits", "method": "an", "draw": 0, "seed": 0, "set": {"stage": {}, "method": {}}},
+        "variants.finetune.digits-an-0-0-x.start: Field required",
     ),
     (
-        "variants.finetune.digits-an-0-x",
+        "variants.finetune.digits-an-0-0-x",
         {**VARIANT, "start": "nope", "set": {"stage": {}, "method": {}}},
-        r"^variants\.finetune\.digits-an-0-x\.start: `nope` has no file params/methods/nope\.yaml$",
+        r"^variants\.finetune\.digits-an-0-0-x\.start: `nope` has no file params/methods/nope\.yaml$",
     ),
-    ("variants.end_to_end.digits-an-0-x", {**VARIANT, "set": {"stage": {}, "method": {}}}, "x.start: Extra inputs"),
+    ("variants.end_to_end.digits-an-0-0-x", {**VARIANT, "set": {"stage": {}, "method": {}}}, "x.start: Extra inputs"),
     ("finetune.default.protocol", "own", "finetune.default.protocol: .*'common' or 'published'"),
     ("finetune.default.crop", 0.0, "finetune.default.crop: .*greater than 0"),
     ("finetune.default.crop", 1.5, "finetune.default.crop: .*less than or equal to 1"),
@@ -291,13 +295,13 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("finetune.default.head", BOTTLENECK | {"embedding": 4}, "head.bottleneck.embedding: Extra inputs"),
     ("finetune.default.head", BOTTLENECK | {"heads": 3}, r"finetune.default.head.bottleneck.dim: .*of heads \(3\)"),
     # published recipes; the whole message, since no other key is at fault
-    ("methods.an.published", None, r"^params/methods/an.yaml:published: .*dictionary"),
-    ("methods.an.published", 3, r"^params/methods/an.yaml:published: .*dictionary"),
-    ("methods.an.published.voc", 3, r"^params/methods/an.yaml:published.voc: .*dictionary \(given: 3\)$"),
+    ("methods.an.published", None, r"^params/methods/an.yaml:published: .*block of keys"),
+    ("methods.an.published", 3, r"^params/methods/an.yaml:published: .*block of keys"),
+    ("methods.an.published.voc", 3, r"^params/methods/an.yaml:published.voc: .*block of keys \(given: 3\)$"),
     (
         "methods.an.published.default.finetune",
         None,
-        r"^params/methods/an.yaml:published.default.finetune: .*dictionary",
+        r"^params/methods/an.yaml:published.default.finetune: .*block of keys",
     ),
     (
         "methods.an.published.voc.tune",
@@ -426,24 +430,24 @@ def test_mean_and_deviation_come_as_yaml_lists(content: dict[str, Any]) -> None:
 
 def test_a_variant_changes_a_run_and_lies_beside_it(content: dict[str, Any]) -> None:
     change = {"stage": {"epochs": 77}, "method": {"alpha": 0.9}}
-    put(content, "variants.finetune.digits-em-0-x", {**VARIANT, "method": "em", "set": change})
+    put(content, "variants.finetune.digits-em-0-0-x", {**VARIANT, "method": "em", "set": change})
     put(content, "grid.seeds", [0, 1])
     put(content, "grid.finetune", ["em", "an"])
     params = parse_params(content)
     plain, own = params.run("finetune", "digits", "em")
-    changed, other = params.run("finetune", "digits", "em", "digits-em-0-x")
+    changed, other = params.run("finetune", "digits", "em", "digits-em-0-0-x")
     assert (changed.epochs, other["alpha"]) == (change["stage"]["epochs"], change["method"]["alpha"])
     assert plain.epochs == content["finetune"]["default"]["epochs"] != changed.epochs
     assert own == content["methods"]["em"]["default"] != other
     assert changed.model_copy(update={"epochs": plain.epochs}) == plain
-    ordinary = [("digits-em-0", "em", None), ("digits-an-0", "an", None)]
-    assert params.keys("finetune", "digits", 0) == [*ordinary, ("digits-em-0-x", "em", "digits-em-0-x")]
-    assert params.keys("finetune", "digits", 1) == [("digits-em-1", "em", None), ("digits-an-1", "an", None)]
+    ordinary = [("digits-em-0-0", "em", None), ("digits-an-0-0", "an", None)]
+    assert params.keys("finetune", "digits", 0, 0) == [*ordinary, ("digits-em-0-0-x", "em", "digits-em-0-0-x")]
+    assert params.keys("finetune", "digits", 0, 1) == [("digits-em-0-1", "em", None), ("digits-an-0-1", "an", None)]
     with pytest.raises(ConfigError, match="variants.finetune.nope: no such variant"):
         params.run("finetune", "digits", "em", "nope")
     for dataset, method in (("digits", "an"), ("voc", "em")):  # the folder's name would not say what was run
-        with pytest.raises(ConfigError, match=r"digits-em-0-x: is a variant of \('digits', 'em'\)"):
-            params.run("finetune", dataset, method, "digits-em-0-x")
+        with pytest.raises(ConfigError, match=r"digits-em-0-0-x: is a variant of \('digits', 'em'\)"):
+            params.run("finetune", dataset, method, "digits-em-0-0-x")
 
 
 def test_a_block_of_a_dataset_that_the_grid_does_not_run_is_checked_too(content: dict[str, Any]) -> None:
@@ -467,21 +471,23 @@ def test_a_head_without_projection_is_judged_when_it_is_built(content: dict[str,
 def test_variants_that_are_pooled_as_seeds_change_the_same_values(content: dict[str, Any]) -> None:
     def variant(method: str, seed: int, epochs: int) -> dict[str, Any]:
         change = {"stage": {"epochs": epochs}, "method": {}}
-        return {"dataset": "digits", "method": method, "seed": seed, "start": "an", "set": change}
+        return {"dataset": "digits", "method": method, "draw": 0, "seed": seed, "start": "an", "set": change}
 
     content["variants"]["finetune"] = {
-        "digits-an-0-x": variant("an", 0, 3),
-        "digits-an-1-x": variant("an", 1, 3),
-        "digits-an-1-y": variant("an", 1, 4),  # another name
-        "digits-em-1-x": variant("em", 1, 5),  # another method
+        "digits-an-0-0-x": variant("an", 0, 3),
+        "digits-an-0-1-x": variant("an", 1, 3),
+        "digits-an-0-1-y": variant("an", 1, 4),  # another name
+        "digits-em-0-1-x": variant("em", 1, 5),  # another method
     }
     another = variant("an", 1, 6)
     del another["start"]
-    content["variants"]["lac"] = {"digits-an-1-x": another}  # another stage
+    content["variants"]["lac"] = {"digits-an-0-1-x": another}  # another stage
     parse_params(content)
     for differing in (variant("an", 1, 7), variant("an", 1, 3) | {"start": "em"}):
-        content["variants"]["finetune"]["digits-an-1-x"] = differing
-        with pytest.raises(ConfigError, match=r"^variants\.finetune\.digits-an-1-x: differs from digits-an-0-x, .*$"):
+        content["variants"]["finetune"]["digits-an-0-1-x"] = differing
+        with pytest.raises(
+            ConfigError, match=r"^variants\.finetune\.digits-an-0-1-x: differs from digits-an-0-0-x, .*$"
+        ):
             parse_params(content)
 
 
@@ -505,9 +511,9 @@ def test_the_order_is_stage_then_recipe_then_its_dataset_then_variant(content: d
     put(content, "methods.em.published.digits.finetune", {"warmup": 0.3, "ema": {"decay": 0.3}})
     put(content, "methods.em.published.voc.finetune", {"warmup": 0.5, "flip": True})
     change = {"stage": {"ema": {"decay": 0.4}}, "method": {}}
-    put(content, "variants.finetune.digits-em-0-x", {**VARIANT, "method": "em", "set": change})
+    put(content, "variants.finetune.digits-em-0-0-x", {**VARIANT, "method": "em", "set": change})
     params = parse_params(content)
-    settings, own = params.run("finetune", "digits", "em", "digits-em-0-x")
+    settings, own = params.run("finetune", "digits", "em", "digits-em-0-0-x")
     found = {
         key: getattr(settings, key) for key in ("epochs", "momentum", "weight_decay", "batch_size", "warmup", "ema")
     }
@@ -534,15 +540,19 @@ def test_a_recipe_is_read_under_its_protocol_only(content: dict[str, Any]) -> No
     put(content, "methods.em.published.default.finetune", {"epochs": 77})
     for what, change in (("x", {"protocol": "published"}), ("y", {"protocol": "published", "epochs": 78})):
         chosen = {"stage": change, "method": {}}
-        put(content, f"variants.finetune.digits-em-0-{what}", {**VARIANT, "method": "em", "set": chosen})
+        put(content, f"variants.finetune.digits-em-0-0-{what}", {**VARIANT, "method": "em", "set": chosen})
     params = parse_params(content)
     assert params.run("finetune", "digits", "em")[0] == params.settings("finetune", "digits")
-    assert params.run("finetune", "digits", "em", "digits-em-0-x")[0].epochs == 77
-    assert params.run("finetune", "digits", "em", "digits-em-0-y")[0].epochs == 78
+    assert params.run("finetune", "digits", "em", "digits-em-0-0-x")[0].epochs == 77
+    assert params.run("finetune", "digits", "em", "digits-em-0-0-y")[0].epochs == 78
     put(content, "finetune.default.protocol", "published")
     content["variants"]["finetune"] = {}
-    put(content, "variants.finetune.digits-an-0-z", {**VARIANT, "set": {"stage": {"protocol": "common"}, "method": {}}})
-    common = parse_params(content).run("finetune", "digits", "an", "digits-an-0-z")[0]  # without a recipe
+    put(
+        content,
+        "variants.finetune.digits-an-0-0-z",
+        {**VARIANT, "set": {"stage": {"protocol": "common"}, "method": {}}},
+    )
+    common = parse_params(content).run("finetune", "digits", "an", "digits-an-0-0-z")[0]  # without a recipe
     assert (common.protocol, common.epochs) == ("common", content["finetune"]["default"]["epochs"])
 
 
@@ -568,9 +578,9 @@ def test_a_recipe_says_how_pictures_are_augmented_and_a_variant_may_say_otherwis
     content["finetune"]["default"] |= {"protocol": "published", "flip": False, "crop": 1.0}
     put(content, "methods.em.published.default.finetune", {"flip": True, "crop": 0.5})
     kept = {"stage": {"flip": False}, "method": {}}
-    put(content, "variants.finetune.digits-em-0-x", {**VARIANT, "method": "em", "set": kept})
+    put(content, "variants.finetune.digits-em-0-0-x", {**VARIANT, "method": "em", "set": kept})
     params = parse_params(content)
-    found = [params.run("finetune", "digits", "em", what)[0] for what in (None, "digits-em-0-x")]
+    found = [params.run("finetune", "digits", "em", what)[0] for what in (None, "digits-em-0-0-x")]
     assert [(each.flip, each.crop) for each in found] == [(True, 0.5), (False, 0.5)]
 
 
@@ -579,7 +589,7 @@ def test_a_variant_that_asks_for_a_recipe_that_is_missing_is_named(content: dict
     put(content, "methods.an.published.default.lac", {"epochs": 3})  # of another stage
     put(
         content,
-        "variants.finetune.digits-an-0-x",
+        "variants.finetune.digits-an-0-0-x",
         {**VARIANT, "set": {"stage": {"protocol": "published"}, "method": {}}},
     )
     with pytest.raises(

@@ -94,14 +94,14 @@ LINEAR = {"head": {"kind": "linear"}}
 BOOSTED = {"kind": "boosted", "factor": 5.0}
 EVERY = ["an", "em", "em_apl", "iun", "full", "lac"]
 FILE = {"source": "timm", "model": "resnet18", "weights": "file", "file": "gone.pth", "mean": None, "std": None}
-VARIANT = {"dataset": "digits", "method": "an", "seed": 0, "set": {"stage": {}, "method": {}}}
+VARIANT = {"dataset": "digits", "method": "an", "draw": 0, "seed": 0, "set": {"stage": {}, "method": {}}}
 PUBLISHED = {"stage": {"protocol": "published"}, "method": {}}
 STRONG = {"stage": {"strong": tiny.STRONG}, "method": {}}
 
 
 def started(start: str, **stage: Any) -> dict[str, Any]:
     """Variant of finetune that starts from a method's linear head."""
-    return {"variants/finetune/digits-an-0-x": VARIANT | {"start": start, "set": {"stage": stage, "method": {}}}}
+    return {"variants/finetune/digits-an-0-0-x": VARIANT | {"start": start, "set": {"stage": stage, "method": {}}}}
 
 
 @pytest.mark.parametrize(
@@ -178,11 +178,14 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
             r"^params/methods/iun\.yaml:published: has no recipe of finetune for digits, which `protocol: published` ",
         ),
         (
-            {"variants/lac/digits-plc-0-x": VARIANT | {"method": "plc", "set": PUBLISHED}, "methods/plc/published": {}},
+            {
+                "variants/lac/digits-plc-0-0-x": VARIANT | {"method": "plc", "set": PUBLISHED},
+                "methods/plc/published": {},
+            },
             r"^params/methods/plc\.yaml:published: has no recipe of lac for digits",
         ),
         (
-            {"variants/lac/digits-plc-0-x": VARIANT | {"method": "plc", "set": PUBLISHED}}
+            {"variants/lac/digits-plc-0-0-x": VARIANT | {"method": "plc", "set": PUBLISHED}}
             | {"methods/plc/published/default/lac": {"strong": None}},
             r"^params/methods/plc\.yaml:published\.default\.lac\.strong: is null, and `plc` \(variants\.lac\.digits",
         ),
@@ -221,11 +224,11 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
         ),
         (
             {
-                "variants/linear_init/digits-an-0-x": VARIANT
+                "variants/linear_init/digits-an-0-0-x": VARIANT
                 | {"set": {"stage": {"head": BOOSTED, "flip": True}, "method": {}}}
             },
-            r"^variants\.linear_init\.digits-an-0-x\.set\.stage\.head: `boosted` reads maps.*\n"
-            r"variants\.linear_init\.digits-an-0-x\.set\.stage\.flip: needs",
+            r"^variants\.linear_init\.digits-an-0-0-x\.set\.stage\.head: `boosted` reads maps.*\n"
+            r"variants\.linear_init\.digits-an-0-0-x\.set\.stage\.flip: needs",
         ),
         ({"lac/default/head": TRANSFORMER}, r"^lac\.default\.head: differs from end_to_end\.default\.head, "),
         (  # the recipe's head is the one that is compared, on either side
@@ -249,19 +252,22 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
         ),
         (
             started("em", head=TRANSFORMER),
-            r"^variants\.finetune\.digits-an-0-x\.set\.stage\.head: differs from linear_init\.default\.head, ",
+            r"^variants\.finetune\.digits-an-0-0-x\.set\.stage\.head: differs from linear_init\.default\.head, ",
         ),
         (  # the start's head, not the one that the method would train itself, had it a recipe
             {"linear_init/default/protocol": "published", "methods/an/published/default/linear_init": {}}
             | {"grid/linear_init": ["an"], "grid/finetune": [], "grid/landscape": []}
             | {
-                "variants/finetune/digits-plc-0-x": VARIANT
+                "variants/finetune/digits-plc-0-0-x": VARIANT
                 | {"method": "plc", "start": "an", "set": {"stage": {"head": TRANSFORMER}, "method": {}}}
             },
-            r"^variants\.finetune\.digits-plc-0-x\.set\.stage\.head: differs from linear_init\.default\.head, ",
+            r"^variants\.finetune\.digits-plc-0-0-x\.set\.stage\.head: differs from linear_init\.default\.head, ",
         ),
         # runs that others start from
-        (started("nope"), r"^variants\.finetune\.digits-an-0-x\.start: `nope` has no file params/methods/nope\.yaml$"),
+        (
+            started("nope"),
+            r"^variants\.finetune\.digits-an-0-0-x\.start: `nope` has no file params/methods/nope\.yaml$",
+        ),
         ({"grid/finetune": ["an", "em"]}, r"grid\.landscape: `full` is not in grid\.finetune"),
         ({"grid/landscape_stage": "end_to_end"}, r"grid\.landscape: `full` is not in grid\.end_to_end"),
         (
@@ -270,16 +276,20 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
         ),
         # variants
         (
-            {"variants/linear_init/digits-an-0-twice": VARIANT | {"seed": 1}},
-            r"the key must be <dataset>-<method>-<seed>-<what>",
+            {"variants/linear_init/digits-an-0-0-twice": VARIANT | {"seed": 1}},
+            r"the key must be <dataset>-<method>-<draw>-<seed>-<what>",
         ),
         (
-            {"variants/linear_init/digits-an-7-twice": VARIANT | {"seed": 7}},
-            r"variants\.linear_init\.digits-an-7-twice: 7 is not in grid\.seeds",
+            {"variants/linear_init/digits-an-0-7-twice": VARIANT | {"seed": 7}},
+            r"variants\.linear_init\.digits-an-0-7-twice: 7 is not in grid\.seeds",
         ),
         (
-            {"variants/lac/digits-lac-0-no_queue/set": {"stage": {}, "method": {"queue": 0}}},
-            r"variants\.lac\.digits-lac-0-no_queue\S*\.queue: ",
+            {"variants/linear_init/digits-an-7-0-twice": VARIANT | {"draw": 7}},
+            r"variants\.linear_init\.digits-an-7-0-twice: 7 is not in grid\.draws",
+        ),
+        (
+            {"variants/lac/digits-lac-0-0-no_queue/set": {"stage": {}, "method": {"queue": 0}}},
+            r"variants\.lac\.digits-lac-0-0-no_queue\S*\.queue: ",
         ),
         # data
         (
@@ -444,13 +454,15 @@ def test_a_boosted_head_may_start_from_linear_init(project: Project) -> None:
 
 
 def test_a_method_without_a_linear_head_may_start_from_anothers(project: Project) -> None:
-    run = {"dataset": "digits", "method": "plc", "seed": 0, "start": "an"}
+    run = {"dataset": "digits", "method": "plc", "draw": 0, "seed": 0, "start": "an"}
     strong = project.content["lac"]["default"]["strong"]
     change = {"stage": {"strong": strong}, "method": {}}
-    project.edit({"variants/finetune/digits-plc-0-from_an": run | {"set": change}})
+    project.edit({"variants/finetune/digits-plc-0-0-from_an": run | {"set": change}})
     assert project.problems() == []
-    project.edit({"variants/finetune/digits-plc-0-from_an": run | {"set": {"stage": {}, "method": {}}}})
-    line = "finetune.default.strong: is null, and `plc` (variants.finetune.digits-plc-0-from_an) asks for a strong view"
+    project.edit({"variants/finetune/digits-plc-0-0-from_an": run | {"set": {"stage": {}, "method": {}}}})
+    line = (
+        "finetune.default.strong: is null, and `plc` (variants.finetune.digits-plc-0-0-from_an) asks for a strong view"
+    )
     assert project.problems() == [line]
 
 
@@ -513,6 +525,31 @@ def test_rows_that_simulate_or_training_would_refuse_are_named_first(project: Pr
     ]
 
 
+@pytest.mark.parametrize("draws", [[0, 1], [1], [0, 1, 2]])
+def test_labels_that_are_drawn_once_are_asked_for_once(project: Project, draws: list[int]) -> None:
+    project.edit({"grid/draws": draws})
+    assert project.data_problems() == []  # `seeded`: of as many as are asked for
+    project.edit({"simulate/default/protocol": "literature"})
+    once = f"grid.draws: {draws}, but simulate.protocol of digits is"
+    published = f"{once} literature: the published recipe has one draw; set it to [0], or simulate.protocol to seeded"
+    assert project.data_problems() == [published]
+    project.edit({"simulate/default/protocol": "given"})
+    assert f"{once} given: nothing is drawn where labels are given; set it to [0]" in project.data_problems()
+    for protocol in ("literature", "given"):
+        project.edit({"grid/draws": [0], "simulate/default/protocol": protocol})
+        assert not any(line.startswith("grid.draws") for line in project.data_problems())
+
+
+def test_each_draw_by_a_table_that_changed_since_is_named(project: Project) -> None:
+    (project.root / "w.csv").write_text("class,weight\n" + "".join(f"digit_{digit},1\n" for digit in range(10)))
+    project.edit({"grid/draws": [0, 1, 2], "simulate/default/bias": {"kind": "table", "file": "w.csv"}})
+    for draw in (0, 2):  # draw 1 was not made yet
+        report = project.root / "data" / "simulate" / f"digits-{draw}" / "report.json"
+        files.write_json(report, {"bias": {"kind": "table", "file_sha256": "0" * 64}})
+    changed = "simulate.bias.file: w.csv changed since simulate ran: dvc repro -f simulate@digits"
+    assert project.data_problems() == [f"{changed}-0", f"{changed}-2"]
+
+
 def test_a_biased_draw_of_drawn_pictures_is_checked_too(project: Project) -> None:
     def problems(bias: dict[str, Any]) -> list[str]:
         project.edit({"simulate/default/bias": bias})
@@ -522,9 +559,9 @@ def test_a_biased_draw_of_drawn_pictures_is_checked_too(project: Project) -> Non
     table = {"kind": "table", "file": "w.csv"}
     (project.root / "w.csv").write_text("class,weight\n" + "".join(f"digit_{digit},1\n" for digit in range(10)))
     assert problems(table) == []
-    report = project.root / "data" / "simulate" / "digits" / "report.json"
+    report = project.root / "data" / "simulate" / "digits-0" / "report.json"
     files.write_json(report, {"bias": {"kind": "table", "file_sha256": "0" * 64}})
-    assert problems(table) == ["simulate.bias.file: w.csv changed since simulate ran: dvc repro -f simulate@digits"]
+    assert problems(table) == ["simulate.bias.file: w.csv changed since simulate ran: dvc repro -f simulate@digits-0"]
     (project.root / "w.csv").write_text("class,weight\ndigit_0,1\n")
     (problem,) = problems(table)
     assert problem.startswith("simulate.bias: w.csv: 9 classes have no weight")
@@ -553,11 +590,11 @@ def test_a_biased_draw_that_cannot_be_made_is_named_first(project: Project) -> N
     found = voc.read(settings, project.root).table
     (project.root / "w.csv").write_text("class,weight\n" + "".join(f"{name},1\n" for name in found.classes))
     assert problems(table) == []
-    report = project.root / "data" / "simulate" / "digits" / "report.json"
+    report = project.root / "data" / "simulate" / "digits-0" / "report.json"
     files.write_json(report, {"bias": {"kind": "table", "file_sha256": files.sha256(project.root / "w.csv")}})
     assert problems(table) == []
     files.write_json(report, {"bias": {"kind": "table", "file_sha256": "0" * 64}})
-    assert problems(table) == ["simulate.bias.file: w.csv changed since simulate ran: dvc repro -f simulate@digits"]
+    assert problems(table) == ["simulate.bias.file: w.csv changed since simulate ran: dvc repro -f simulate@digits-0"]
     files.write_json(report, {"bias": None})  # of given labels
     assert problems(table) == []
 

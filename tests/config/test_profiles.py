@@ -359,7 +359,7 @@ def variants(name: str, stage: str, method: str) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[int, Any]] = {}
     for key, each in getattr(params(name).variants, stage).items():
         if each.method == method and not key.endswith("-lem"):
-            found.setdefault(key.split("-", 3)[3], {})[each.seed] = each.set.model_dump()
+            found.setdefault(key.split("-", 4)[4], {})[each.seed] = each.set.model_dump()
     assert all(sorted(seeds) == params(name).grid.seeds for seeds in found.values())
     return {what: seeds[0] for what, seeds in found.items()}
 
@@ -390,7 +390,9 @@ def test_ablation_of_gr(name: str) -> None:
     assert set(found) == {"none", "k", "v", "l", "k_v", "k_l", "v_l"}
     for what in found:
         parts = set(what.split("_"))
-        run = {key: looked_up(name, "gr", key, f"{name}-gr-0-{what}") for key in ("belief", "weight", "q1", "q2", "q3")}
+        run = {
+            key: looked_up(name, "gr", key, f"{name}-gr-0-0-{what}") for key in ("belief", "weight", "q1", "q2", "q3")
+        }
         whole = {key: looked_up(name, "gr", key) for key in run}
         assert run["belief"] == (whole["belief"] if "k" in parts else {"kind": "constant", "value": 0.0})
         assert run["weight"] == (whole["weight"] if "v" in parts else {"kind": "constant", "value": 1.0})
@@ -410,7 +412,7 @@ def test_ablation_of_lasd() -> None:
 def test_ablation_of_lac(name: str) -> None:
     assert method_changes(name, "end_to_end", "lac") == {"one_stage": {"queue_size": 0}}
     assert method_changes(name, "lac", "lac") == {"no_queue": {"queue_size": 0}}
-    both = (f"{name}-an-1-lem", None)  # AN alone and AN with PLC, on one network by one recipe
+    both = (f"{name}-an-0-1-lem", None)  # AN alone and AN with PLC, on one network by one recipe
     alone, with_plc = (
         params(name).run("end_to_end", name, method, key)[0].model_dump()
         for method, key in zip(("an", "plc"), both, strict=True)
@@ -425,7 +427,7 @@ def test_boosted_large_losses(name: str) -> None:
     recipe |= {"head": {"kind": "boosted", "factor": 5.0}, "early_stop": {"rule": "none", "amount": 0.0}}
     for method, delta in (("ll_r", 0.005), ("ll_ct", 0.002), ("ll_cp", 0.001)):
         assert set(variants(name, "end_to_end", method)) == {"boosted"}
-        training, own = params(name).run("end_to_end", name, method, f"{name}-{method}-2-boosted")
+        training, own = params(name).run("end_to_end", name, method, f"{name}-{method}-0-2-boosted")
         assert training.model_dump().items() >= recipe.items() and own["delta"] == delta
 
 

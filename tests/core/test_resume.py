@@ -135,7 +135,7 @@ def test_it_is_written_at_once_where_that_is_asked_for(clock: list[float], point
 
 
 def test_large_state_outlives_a_crash_and_goes_with_the_rest(tmp_path: Path) -> None:
-    path = tmp_path / "finetune-digits-scl-0" / "0123-0.003-None"
+    path = tmp_path / "finetune-digits-scl-0-0" / "0123-0.003-None"
     first, other = Checkpoint(path, 0), Checkpoint(path.with_name("0123-0.01-None"), 0)
     assert [[file.name for file in each.path.iterdir()] for each in (first, other)] == [["lock"], ["lock"]]
     assert first.folder.is_dir() and first.folder.parent == path and first.folder != other.folder
@@ -163,7 +163,7 @@ def leave(path: Path, size: int, age: float) -> None:
 
 
 def test_what_is_abandoned_is_described_and_deleted_unless_it_is_in_use(tmp_path: Path) -> None:
-    run = tmp_path / "lac-digits-lac-0"
+    run = tmp_path / "lac-digits-lac-0-0"
     assert resume.list_abandoned(run) == []
     paths = [run / name for name in ("aa-0.1-None", "aa-1e-05-None", "bb-0.1-2")]
     for path, size, age in zip(paths, (1 << 20, 3 << 20, 5 << 20), (7200, 86400 * 3, 86400 * 9), strict=True):
@@ -204,7 +204,7 @@ def test_what_vanishes_while_it_is_described_does_not_count(
 
 
 def test_resume_points_are_listed_by_run_unless_in_use(tmp_path: Path) -> None:
-    runs = [tmp_path / name for name in ("finetune-digits-scl-0", "lac-digits-lac-0", "prepare-pets")]
+    runs = [tmp_path / name for name in ("finetune-digits-scl-0-0", "lac-digits-lac-0-0", "prepare-pets")]
     for run, names in zip(runs, (["aa-0.1-None", "bb-0.1-2"], ["aa-1e-05-None"], ["aa"]), strict=True):
         for name in names:
             leave(run / name, 1, 0)

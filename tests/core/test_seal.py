@@ -176,7 +176,7 @@ def chain(root: Path) -> dict[str, Path]:
     names = (
         "data/prepare/digits/table.h5",
         "data/features/digits/features.h5",
-        "runs/linear_init/digits-an-0/weights.pt",
+        "runs/linear_init/digits-an-0-0/weights.pt",
     )
     paths = {name.split("/")[1]: root / name for name in names}
     write_h5(paths["prepare"])
@@ -217,9 +217,9 @@ def test_the_projects_own_folder_may_have_any_name_and_move(tmp_path: Path, name
 
 def test_an_output_at_anothers_place_is_refused(tmp_path: Path) -> None:
     paths = chain(tmp_path)
-    other = tmp_path / "runs/linear_init/digits-em-0/weights.pt"
+    other = tmp_path / "runs/linear_init/digits-em-0-0/weights.pt"
     files.link_or_copy(paths["linear_init"], other)
-    words = r"em-0/weights\.pt: holds the output runs/linear_init/digits-an-0/weights\.pt; run linear_init@digits-em-0"
+    words = r"em-0-0/weights\.pt: holds the output runs/linear_init/digits-an-0-0/weights\.pt; run .*@digits-em-0-0"
     with pytest.raises(FileError, match=words):
         files.read_torch(other)
     with hdf5.read(paths["features"], anywhere=True) as file:
@@ -228,14 +228,16 @@ def test_an_output_at_anothers_place_is_refused(tmp_path: Path) -> None:
 
 def test_a_manifest_names_other_inputs_and_places(tmp_path: Path) -> None:
     paths = chain(tmp_path)
-    folder = tmp_path / "analyses/audit/digits-0"
+    folder = tmp_path / "analyses/audit/digits-0-0"
     files.write_json(folder / "audit.json", {"truth": True})
     manifest.write_manifest(folder, [paths["features"]])
     assert set(manifest.check_folder(folder)) == {"audit.json"}
-    other = folder.with_name("digits-1")
+    other = folder.with_name("digits-0-1")
     for name in ("audit.json", "manifest.json"):
         files.link_or_copy(folder / name, other / name)
-    with pytest.raises(FileError, match="digits-1/manifest.json: holds the output analyses/audit/digits-0/manifest"):
+    with pytest.raises(
+        FileError, match="digits-0-1/manifest.json: holds the output analyses/audit/digits-0-0/manifest"
+    ):
         manifest.check_folder(other)
     write_pt(paths["features"])
     with pytest.raises(FileError, match="manifest.json: made from another data/features/digits/features.h5"):

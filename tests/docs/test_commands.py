@@ -77,7 +77,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(ROOT / name, root)
     shutil.copytree(ROOT / "docs", root / "docs")
     (root / ".venv").symlink_to(sys.prefix)
-    copies.run(root, "dvc", "repro", "-q", "simulate@digits")
+    copies.run(root, "dvc", "repro", "-q", "simulate@digits-0")
     copies.run(root, "git", "add", ".")
     copies.run(root, "git", "commit", "-qm", "prepared")
     for name, count in PHOTOS.items():

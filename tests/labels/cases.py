@@ -26,7 +26,7 @@ def table(truth, scored=None, official=None, exhaustive=True) -> Table:
 
 
 def settings(**change) -> Simulate:
-    block = {"protocol": "seeded", "draw": 0, "seed": 1200, "empty_rows": "keep", "bias": {"kind": "uniform"}}
+    block = {"protocol": "seeded", "seed": 1200, "empty_rows": "keep", "bias": {"kind": "uniform"}}
     block |= {"positives": {"kind": "count", "value": 1}, "negatives": {"kind": "count", "value": 0}}
     return Simulate.model_validate(block | change)
 
@@ -46,6 +46,6 @@ def in_one(sampler, chance: np.ndarray, generator: np.random.Generator) -> np.nd
     return labels
 
 
-def drawn(prepared: Table, **change) -> Draw:
+def drawn(prepared: Table, number: int = 0, **change) -> Draw:
     wanted = settings(**change)
-    return draw(prepared, wanted, bias_weights(Path(), prepared, None, wanted))
+    return draw(prepared, wanted, bias_weights(Path(), prepared, None, wanted), number)

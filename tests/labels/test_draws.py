@@ -52,7 +52,7 @@ def test_chances_that_add_up_to_no_whole_number_are_refused():
 def test_the_default_is_the_draw_of_the_papers_setting():
     truth = np.random.default_rng(0).integers(0, 2, (50, 6))
     official = np.repeat([0, 1], [30, 20])
-    found = drawn(table(truth, official=official), draw=3)
+    found = drawn(table(truth, official=official), 3)
     for number, part in enumerate(("official_train", "official_test")):
         rows = official == number
         generator = seeds.numpy_generator(3, "simulate", part)
@@ -96,7 +96,7 @@ def test_counts_and_shares_of_positives_and_negatives():
 def test_positives_and_negatives_are_drawn_from_streams_of_their_own():
     truth = np.random.default_rng(8).integers(0, 2, (40, 5))
     half = {"kind": "share", "value": 0.5}
-    observed = drawn(table(truth), positives=half, negatives=half, draw=2).observed
+    observed = drawn(table(truth), 2, positives=half, negatives=half).observed
     for value, labels, what in ((1, truth == 1, "positives"), (-1, truth == 0, "negatives")):
         chances = seeds.numpy_generator(2, "simulate", "official_train", what).random(truth.shape)
         assert np.array_equal(observed == value, labels & (chances < 0.5))
@@ -104,7 +104,7 @@ def test_positives_and_negatives_are_drawn_from_streams_of_their_own():
 
 def test_draws_and_seeds_matter_only_to_their_protocol():
     prepared = table(np.random.default_rng(9).integers(0, 2, (60, 6)))
-    for protocol, counts, ignored in (("seeded", "draw", "seed"), ("literature", "seed", "draw")):
+    for protocol, counts, ignored in (("seeded", "number", "seed"), ("literature", "seed", "number")):
         first, second, third = (
             drawn(prepared, protocol=protocol, **change).observed for change in ({}, {ignored: 7}, {counts: 7})
         )
@@ -148,7 +148,7 @@ def test_an_unbiased_draw_of_a_table_keeps_its_mean(tmp_path):
     (tmp_path / "w.csv").write_text("class,weight\na,0.2\nb,0.8\n")
     prepared, bias = table([[1, 1], [0, 1]]), {"kind": "table", "file": "w.csv"}
     wanted = settings(positives={"kind": "table"}, bias=bias)
-    found = draw(prepared, wanted, bias_weights(tmp_path, prepared, None, wanted))
+    found = draw(prepared, wanted, bias_weights(tmp_path, prepared, None, wanted), 0)
     assert chance_of(found).tolist() == [[0.2, 0.8], [0, 0.8]]
     assert uniform_of(found) == pytest.approx(np.array([[0.6, 0.6], [0, 0.6]]))
 

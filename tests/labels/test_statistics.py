@@ -32,7 +32,7 @@ def table(truth: np.ndarray, scored: np.ndarray | None = None) -> Table:
 
 def run(prepared: Table, objects: Objects | None = None, **change: Any) -> tuple[Draw, dict[str, Any]]:
     settings = cases.settings(**change)
-    draw = observe(Path(), prepared, objects, settings)
+    draw = observe(Path(), prepared, objects, settings, 0)
     return draw, summarize_draw(prepared, draw, objects, settings)
 
 
@@ -158,22 +158,22 @@ def test_a_protocol_that_does_not_suit_the_labels_is_refused(protocol, exhaustiv
 @pytest.mark.parametrize(
     "change, counted, words",
     [
-        ({"draw": 3}, (3, None), "named generators (draw 3): every image keeps one of its positive labels; everything"),
+        ({}, (4, None), "named generators: every image keeps one of its positive labels; everything"),
         ({"protocol": "literature"}, (None, 1200), "The published recipe is followed bit for bit (seed 1200)"),
         ({"protocol": "given"}, (None, None), "Nothing is drawn"),
-        ({"positives": {"kind": "count", "value": 2}}, (0, None), "2 of its positive labels, or all that it has;"),
-        ({"positives": {"kind": "share", "value": 0.1}}, (0, None), "each of its positive labels or not, 10% of all;"),
+        ({"positives": {"kind": "count", "value": 2}}, (4, None), "2 of its positive labels, or all that it has;"),
+        ({"positives": {"kind": "share", "value": 0.1}}, (4, None), "each of its positive labels or not, 10% of all;"),
         (
             {"negatives": {"kind": "count", "value": 1}, "bias": {"kind": "size", "power": 1.0}},
-            (0, None),
+            (4, None),
             "labels, and 1 of its absent ones as known absences; everything else becomes unknown. A positive is kept "
             "in proportion to the size of its largest box, to the power 1.",
         ),
-        ({"negatives": {"kind": "share", "value": 0.5}}, (0, None), ", and 50% of all absent ones as known absences;"),
+        ({"negatives": {"kind": "share", "value": 0.5}}, (4, None), ", and 50% of all absent ones as known absences;"),
     ],
 )
 def test_the_settings_that_count_are_described(change, counted, words):
-    report = describe_settings(Path(), cases.settings(**change))
+    report = describe_settings(Path(), cases.settings(**change), 4)
     assert (report["draw"], report["seed"]) == counted
     assert words in report["how"]
 
@@ -184,12 +184,12 @@ def test_a_table_of_weights_is_named_with_its_hash(tmp_path, monkeypatch, home):
     settings = cases.settings(bias={"kind": "table", "file": file}, positives={"kind": "table"})
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "w.csv").write_text("class,weight\na,1\nb,0\nc,0\nd,1\ne,0\n")
-    draw = observe(tmp_path, table(ONES), None, settings)
+    draw = observe(tmp_path, table(ONES), None, settings, 0)
     assert (draw.observed == [1, 0, 0, 1, 0]).all()
     report = summarize_draw(table(ONES), draw, None, settings)
     assert [row["expected_of_unbiased"] for row in report["classes"]] == pytest.approx([12.0] * 5)
     assert report["false_negative_rate"] == report["expected_false_negative_rate"] == 1.0
-    described = describe_settings(tmp_path, settings)
+    described = describe_settings(tmp_path, settings, 0)
     assert described["bias"]["file_sha256"] == hashlib.sha256((tmp_path / "w.csv").read_bytes()).hexdigest()
     words = "the probability that a table gives it; everything else becomes unknown. The table is"
     assert described["how"].endswith(f"{words} {file}.")
@@ -212,7 +212,7 @@ def test_distance_from_an_unbiased_draw_by_hand():
 @pytest.mark.parametrize("positives", [{"kind": "count", "value": 1}, {"kind": "share", "value": 0.5}])
 def test_an_unbiased_draw_is_as_far_as_chance_says(positives):
     truth = np.random.default_rng(9).random((2000, 2)) < np.array([0.9, 0.5])
-    draws = [cases.drawn(cases.table(truth), draw=number, positives=positives) for number in range(60)]
+    draws = [cases.drawn(cases.table(truth), number=number, positives=positives) for number in range(60)]
     fixed = positives["kind"] == "count"
     pairs = [
         distance_from_unbiased((one.observed == 1).sum(axis=0), *moments(cases.uniform_of(one)), fixed) for one in draws
@@ -241,7 +241,7 @@ def test_a_draw_takes_at_most_sixteen_bytes_a_cell(monkeypatch):
     for change in ({"bias": {"kind": "size", "power": 1.0}}, *MANY.values()):
         wanted = cases.settings(**change)
         tracemalloc.start()
-        draw = observe(Path(), prepared, objects, wanted)
+        draw = observe(Path(), prepared, objects, wanted, 0)
         summarize_draw(prepared, draw, objects, wanted)
         label_sets(prepared, draw.observed)
         peak = tracemalloc.get_traced_memory()[1]

@@ -1,6 +1,7 @@
 """A whole synthetic project: every file that the report reads, written through storage and by the analysis stages."""
 
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from ruamel.yaml import YAML
 
 from pipeline.config.params import Params, read_params
 from pipeline.core import files, hdf5
+from pipeline.labels.observed import observed_file
 from pipeline.labels.table import Table, write_table
 from stages.audit import audit
 from stages.wasserstein import wasserstein
@@ -17,7 +19,7 @@ from tests import copies
 CLASSES = ("<script>alert('x')</script>", "cat & dog", "a $x^2$ b", "rare", "absent in test", "zebra")
 EPOCHS = 6
 
-# Test mAP by method at seeds 0, 1, 2, and how far val mAP falls after epoch 2.
+# Test mAP by method on label draws 0, 1, 2, and how far val mAP falls after epoch 2.
 LINEAR = {"an": (60, 61, 62), "em": (70, 70, 70), "em_apl": (71, 73, 72), "iun": (75, 75, 75), "full": (80, 81, 82)}
 TUNED = {"an": (64, 65, 66), "em": (80, 81, 82), "em_apl": (85, 84, 86), "iun": (74, 74, 74), "full": (89, 90, 91)}
 FALL = {"an": 3.0, "em": 0.25}
@@ -51,21 +53,23 @@ def many(seeds: tuple[int, ...] = (0, 1, 2)) -> "Plan":
     first = {"plc": 77.0, "mime": 84.0, "scl": 79.0, "an": 74.0}
     scores["end_to_end"] = {method: tuple(score + seed / 2 for seed in seeds) for method, score in first.items()}
     scores["lac"] = {"lac": tuple(85.0 + seed for seed in seeds), "plc": tuple(84.0 + seed / 2 for seed in seeds)}
-    started = {f"digits-{method}-{seed}-from_an": 78.0 + seed for method in ("plc", "lasd") for seed in seeds}
-    recipe = {f"digits-gr-{seed}-recipe": 81.0 + seed for seed in seeds}
-    variants = {"finetune": started | recipe, "lac": {"digits-lac-0-no_queue": 84.0}}
-    return Plan(seeds=seeds, scores=scores, variants=variants, published=("gr-recipe",))
+    started = {f"digits-{method}-0-{seed}-from_an": 78.0 + seed for method in ("plc", "lasd") for seed in seeds}
+    recipe = {f"digits-gr-0-{seed}-recipe": 81.0 + seed for seed in seeds}
+    variants = {"finetune": started | recipe, "lac": {"digits-lac-0-0-no_queue": 84.0}}
+    return Plan(draws=(0,), seeds=seeds, scores=scores, variants=variants, published=("gr-recipe",))
 
 
 @dataclass
 class Plan:
     """What the synthetic runs score."""
 
-    seeds: tuple[int, ...] = (0, 1, 2)
+    draws: tuple[int, ...] = (0, 1, 2)
+    seeds: tuple[int, ...] = (0,)
     scores: dict[str, dict[str, tuple[float, ...]]] = field(
         default_factory=lambda: {"linear_init": LINEAR, "finetune": TUNED, "end_to_end": FIRST, "lac": SECOND}
     )
-    variants: dict[str, dict[str, float]] = field(default_factory=lambda: {"lac": {"digits-lac-0-no_queue": 88.5}})
+    """By stage and method: of the first draw at each seed, then of the second."""
+    variants: dict[str, dict[str, float]] = field(default_factory=lambda: {"lac": {"digits-lac-0-0-no_queue": 88.5}})
     """By stage and run key; one of finetune whose ``<what>`` is from_<method> starts from that method's head."""
     published: tuple[str, ...] = ()
     """Names, as ``<method>`` or ``<method>-<what>``, of what was trained by its source's recipe."""
@@ -83,6 +87,7 @@ def params_text(source: Path, target: Path, plan: Plan) -> None:
         content[section] = {name: content[section]["digits"] for name in plan.datasets}
     content["grid"] = {
         "datasets": list(plan.datasets),
+        "draws": list(plan.draws),
         "seeds": list(plan.seeds),
         **{stage: list(methods) for stage, methods in plan.scores.items()},
         "lac_start": "plc",
@@ -97,10 +102,10 @@ def params_text(source: Path, target: Path, plan: Plan) -> None:
 
 
 def _variant(stage: str, key: str) -> dict[str, Any]:
-    dataset, method, seed, what = key.split("-")
+    dataset, method, draw, seed, what = key.split("-")
     method_settings = {"queue_size": 0} if what == "no_queue" else {}
     change = {"stage": {"protocol": "published"} if what == "recipe" else {}, "method": method_settings}
-    variant = {"dataset": dataset, "method": method, "seed": int(seed), "set": change}
+    variant = {"dataset": dataset, "method": method, "draw": int(draw), "seed": int(seed), "set": change}
     return variant | (
         {"start": what.removeprefix("from_") if "from_" in what else method} if stage == "finetune" else {}
     )
@@ -136,8 +141,8 @@ def observe(truth: np.ndarray) -> np.ndarray:
     return single
 
 
-def write_data(root: Path, dataset: str, table: Table) -> np.ndarray:
-    """Write what prepare, simulate and backbone leave; return the single positives."""
+def write_data(root: Path, dataset: str, table: Table, draws: tuple[int, ...]) -> np.ndarray:
+    """Write what prepare, simulate and backbone leave; return the single positives, which all draws share."""
     single = observe(table.truth)
     folder = root / "data" / "prepare" / dataset
     write_table(folder / "table.h5", table)
@@ -165,15 +170,34 @@ def write_data(root: Path, dataset: str, table: Table) -> np.ndarray:
             "name": name, "truth_positive": positives, "observed_positive": positives, "unknown": unknown,
             "hidden_positive": None, "false_negative_rate": None, "expected_false_negative_rate": None,
         })  # fmt: skip
-    unknown = (known == 0) & scored
+    for draw in draws:
+        _write_draw(observed_file(root, dataset, draw).parent, draw, table, single, rows)
     files.write_json(
-        root / "data" / "simulate" / dataset / "report.json",
+        root / "weights" / dataset / "provenance.json", {"origin": "synthetic", "versions": {"torch": "0"}}
+    )
+    return observed_labels(table, single)["single"]
+
+
+def observed_labels(table: Table, single: np.ndarray) -> dict[str, np.ndarray]:
+    """The label sets of a draw."""
+    everything = np.where(table.scored, np.where(table.truth == 1, 1, -1), 0).astype(np.int8)
+    if not table.exhaustive:
+        return dict.fromkeys(("single", "all", "negatives"), everything)
+    negatives = np.where(single == 1, 1, np.where((table.truth == 0) & table.scored, -1, 0)).astype(np.int8)
+    return {"single": single, "all": everything, "negatives": negatives}
+
+
+def _write_draw(folder: Path, draw: int, table: Table, single: np.ndarray, rows: list[dict[str, Any]]) -> None:
+    train = table.rows("train")
+    unknown = (single[train] == 0) & table.scored[train]
+    files.write_json(
+        folder / "report.json",
         {
-            "how": "Labels are drawn.", "protocol": "seeded", "draw": 0, "seed": None, "rows": {}, "classes": rows,
+            "how": "Labels are drawn.", "protocol": "seeded", "draw": draw, "seed": None, "rows": {}, "classes": rows,
             "positives": {"kind": "count", "value": 1}, "negatives": {"kind": "count", "value": 0},
             "bias": {"kind": "uniform"}, "from_unbiased": {"distance": 0.02, "by_chance": 0.01},
-            "false_negative_rate": float(truth[unknown].mean()), "expected_false_negative_rate": 0.25,
-            "labels_per_image": 2.5,
+            "false_negative_rate": float(table.truth[train][unknown].mean()) + draw / 100,
+            "expected_false_negative_rate": 0.25, "labels_per_image": 2.5,
         }
         if table.exhaustive
         else {
@@ -183,25 +207,18 @@ def write_data(root: Path, dataset: str, table: Table) -> np.ndarray:
             "expected_false_negative_rate": None, "labels_per_image": 1.0,
         },
     )  # fmt: skip
-    with hdf5.create(root / "data" / "simulate" / dataset / "observed.h5") as file:
-        everything = np.where(table.scored, np.where(table.truth == 1, 1, -1), 0).astype(np.int8)
-        negatives = np.where(single == 1, 1, np.where((table.truth == 0) & table.scored, -1, 0)).astype(np.int8)
-        if not table.exhaustive:
-            single = negatives = everything
-        for name, labels in (("single", single), ("all", everything), ("negatives", negatives)):
+    with hdf5.create(folder / "observed.h5") as file:
+        for name, labels in observed_labels(table, single).items():
             hdf5.write_array(file, name, labels, axes="image, class", units="label")
-    files.write_json(
-        root / "weights" / dataset / "provenance.json", {"origin": "synthetic", "versions": {"torch": "0"}}
-    )
-    return single
 
 
 def write_run(
     root: Path, stage: str, key: str, score: float, table: Table, single: np.ndarray, protocol: str = "common"
 ) -> None:
     """Write a run whose test mAP over the present classes is ``score`` percent."""
-    folder, method, seed = root / "runs" / stage / key, key.split("-")[1], int(key.split("-")[2])
-    generator = np.random.default_rng([seed, *map(ord, stage + method)])
+    folder, (dataset, method, *numbers) = root / "runs" / stage / key, key.split("-")
+    draw, seed = map(int, numbers[:2])
+    generator = np.random.default_rng([draw, seed, *map(ord, stage + method)])
     rows = {name: table.rows(name) for name in ("train", "val", "test")}
     logits, per_epoch = {}, {}
     strength = score / 30
@@ -218,7 +235,7 @@ def write_run(
         file.attrs["epoch"] = 2
         file.attrs["classes"] = "[]"
     labels = {"full": "all", "iun": "negatives"}.get(method, "single")
-    with hdf5.read(root / "data" / "simulate" / key.split("-")[0] / "observed.h5") as file:
+    with hdf5.read(observed_file(root, dataset, draw)) as file:
         observed = file[labels][()][rows["train"]]  # pyright: ignore
     with hdf5.create(folder / "labels.h5") as file:
         probability = 1 / (1 + np.exp(-logits["train"]))
@@ -262,7 +279,7 @@ def write_run(
             for epoch, value in enumerate(curve, start=1)
         ],
     )  # fmt: skip
-    rate = 0.001 if seed else 0.01
+    rate = 0.001 if draw or seed else 0.01
     files.write_tsv(
         folder / "search.tsv",
         [
@@ -298,11 +315,12 @@ def write_run(
     )
 
 
-def write_landscape(root: Path, dataset: str, method: str, seed: int) -> None:
+def write_landscape(root: Path, key: str) -> None:
     """Write a bowl."""
     line, plane = np.linspace(-1, 1, 9), np.linspace(-1, 1, 5)
+    method = key.split("-")[1]
     depth = 0.2 if method == "an" else -0.05
-    with hdf5.create(root / "analyses" / "landscape" / f"{dataset}-{method}-{seed}" / "landscape.h5") as file:
+    with hdf5.create(root / "analyses" / "landscape" / key / "landscape.h5") as file:
         hdf5.write_array(file, "offsets_1d", line, axes="point", units="offset")
         hdf5.write_array(file, "loss_1d", depth + line**2 + 0.1 * line, axes="point", units="loss")
         hdf5.write_array(file, "offsets_2d", plane, axes="point", units="offset")
@@ -319,22 +337,22 @@ def make_project(root: Path, params: Path, plan: Plan | None = None) -> Params:
     for dataset in plan.datasets:
         table = make_table(plan.classes)
         table = given_table(table) if dataset in plan.given else table
-        single = write_data(root, dataset, table)
+        single = write_data(root, dataset, table, plan.draws)
         for stage, methods in plan.scores.items():
             runs = {
-                f"{dataset}-{method}-{seed}": value
+                f"{dataset}-{method}-{draw}-{seed}": value
                 for method, values in methods.items()
-                for seed, value in zip(plan.seeds, values, strict=False)
+                for (draw, seed), value in zip(product(plan.draws, plan.seeds), values, strict=False)
             }
             mine = {key: value for key, value in plan.variants.get(stage, {}).items() if key.startswith(f"{dataset}-")}
             for key, value in (runs | mine).items():
-                _, method, _, *what = key.split("-")
+                _, method, _, _, *what = key.split("-")
                 protocol = "published" if "-".join([method, *what]) in plan.published else "common"
                 write_run(root, stage, key, float(value), table, single, protocol)
-        for seed in plan.seeds:
-            audit(root, dataset, seed)
-            wasserstein(root, dataset, seed)
+        for draw, seed in product(plan.draws, plan.seeds):
+            audit(root, dataset, draw, seed)
+            wasserstein(root, dataset, draw, seed)
             for method in ("an", "em_apl"):
-                write_landscape(root, dataset, method, seed)
+                write_landscape(root, f"{dataset}-{method}-{draw}-{seed}")
     copies.sign(root)
     return read_params(root / "params.yaml")

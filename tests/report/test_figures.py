@@ -62,7 +62,9 @@ def _scatter(low: list[float], high: list[float]) -> bytes:
 
 def _surfaces(*planes: np.ndarray, centre: float = 0.0) -> bytes:
     grid = np.linspace(-1, 1, 5)
-    items = [Landscape("d", f"m{n}", 0, grid, grid, grid, plane, centre, 9, "S", 1) for n, plane in enumerate(planes)]
+    items = [
+        Landscape("d", f"m{n}", 0, 0, grid, grid, grid, plane, centre, 9, "S", 1) for n, plane in enumerate(planes)
+    ]
     return figures.surfaces(items, {("S", item.method, ""): Look("A", RED) for item in items})
 
 

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
 from scipy.stats import wasserstein_distance
 
 from pipeline.config.params import Params
 from pipeline.core import hdf5
 from pipeline.labels.table import Table
-from pipeline.report import analyses, comparisons, counts, frames
+from pipeline.report import analyses, comparisons, counts, frames, record
 from pipeline.report.frames import Results
 from pipeline.report.read import Collected, collect
 from tests.report.project import FIRST, LINEAR, SECOND, TUNED, many
@@ -109,26 +110,33 @@ def test_share_of_the_gap_uses_common_seeds_and_may_be_undefined() -> None:
     assert nothing is None and "no gap" in reason
 
 
-def test_chosen_settings_are_kept_by_seed_and_an_edge_is_marked(result: Results) -> None:
+def test_chosen_settings_are_kept_by_run_and_an_edge_is_marked(result: Results) -> None:
     row = result.arms.set_index(["stage", "name"]).loc[("finetune", "em")]
     assert (row["learning_rate"], row["epoch"], row["epochs"]) == ([0.01, 0.001, 0.001], [2, 2, 2], [6, 6, 6])
-    assert row["edge"]  # seed 0 chose the largest of three rates
+    assert row["edge"]  # draw 0 chose the largest of three rates
     notes = result.arms.set_index(["stage", "name"])["note"]
     assert notes["finetune", "em"] == "" and notes["finetune", "full"] == "sees all labels"
 
 
 def test_summary_is_strict_json_nested_by_dataset_stage_and_method(result: Results) -> None:
-    record = frames.summary([result])
-    text = json.dumps(record, allow_nan=False)
-    assert set(record) == {"digits"} and set(record["digits"]) == {"linear_init", "finetune", "end_to_end", "lac"}
-    entry = record["digits"]["finetune"]["em_apl"]
-    assert entry["test_map"] == {"mean": 85.0, "std": 1.0, "n": 3}
-    assert entry["test_map_absent_zero"] == {"mean": 70.8333, "std": 0.8333, "n": 3}
+    kept = record.summary([result])
+    text = json.dumps(kept, allow_nan=False)
+    assert set(kept) == {"digits"} and set(kept["digits"]) == {"linear_init", "finetune", "end_to_end", "lac"}
+    entry = kept["digits"]["finetune"]["em_apl"]
+    three = {"std_seeds": None, "std_seeds_reason": "one training seed a draw", "draws": 3, "n": 3}
+    assert entry["test_map"] == {"mean": 85.0, "std_draws": 1.0, **three}
+    assert entry["test_map_absent_zero"] == {"mean": 70.8333, "std_draws": 0.8333, **three}
     assert entry["gap_share"] == 80.0 and "gap_share_reason" not in entry
-    assert entry["learning_rate"] == {"0": 0.01, "1": 0.001, "2": 0.001}
-    one = record["digits"]["lac"]["lac-no_queue"]["test_map"]
-    assert one == {"mean": 88.5, "std": None, "n": 1, "reason": "one seed: the spread is not known"}
-    assert record["digits"]["lac"]["lac"]["gap_share_reason"]
+    assert entry["learning_rate"] == {"0-0": 0.01, "1-0": 0.001, "2-0": 0.001}
+    one = kept["digits"]["lac"]["lac-no_queue"]["test_map"]
+    why = {"std_draws_reason": "one label draw", "std_seeds_reason": "one training seed a draw"}
+    assert one == {"mean": 88.5, "std_draws": None, "std_seeds": None, "draws": 1, "n": 1, **why}
+    # EM+APL 85, 84, 86 and AN 64, 65, 66 on the same draws
+    low, high = scipy.stats.ttest_rel((85, 84, 86), (64, 65, 66)).confidence_interval()
+    pair = {"difference": 20.0, "std": 1.0, "low": round(low, 4), "high": round(high, 4), "won": 3, "draws": 3, "n": 3}
+    assert entry["paired"] == {"an": pair}
+    assert set(record.summary([result])["digits"]["finetune"]["em"]["paired"]) == {"em_apl", "an"}
+    assert kept["digits"]["lac"]["lac"]["gap_share_reason"]
     assert not any(word in text for word in ("time", "host", "/tmp"))
 
 
@@ -151,7 +159,7 @@ def test_only_the_same_head_under_the_same_protocol_shares_a_gap(zoo: Collected,
     ]
     plan = zoo.params.variants.finetune
     items = {
-        f"digits-{name}-{seed}-recipe": plan[f"digits-gr-{seed}-recipe"].model_copy(
+        f"digits-{name}-0-{seed}-recipe": plan[f"digits-gr-0-{seed}-recipe"].model_copy(
             update={"method": name, "start": name}
         )
         for name in ("an", "full")
@@ -164,10 +172,10 @@ def test_only_the_same_head_under_the_same_protocol_shares_a_gap(zoo: Collected,
 
 
 def test_the_summary_says_how_each_row_was_trained(many_results: Results) -> None:
-    record = frames.summary([many_results])["digits"]
-    entry = record["finetune"]["gr-recipe"]
+    kept = record.summary([many_results])["digits"]
+    entry = kept["finetune"]["gr-recipe"]
     assert (entry["head"], entry["protocol"], entry["knows_label_density"]) == ("linear", "published", False)
-    assert record["end_to_end"]["mime"]["head"] == "bottleneck" and record["linear_init"]["role"]["knows_label_density"]
+    assert kept["end_to_end"]["mime"]["head"] == "bottleneck" and kept["linear_init"]["role"]["knows_label_density"]
 
 
 # ---------------------------------------------------------------------------------------------- comparisons
@@ -177,7 +185,7 @@ def test_fine_tuning_against_its_own_head_is_paired(result: Results) -> None:
         differences = [after - before for after, before in zip(TUNED[method], LINEAR[method], strict=True)]
         assert found.loc[method, "test"] == pytest.approx(statistics.mean(differences))
         assert found.loc[method, "test_std"] == pytest.approx(statistics.stdev(differences))
-        assert found.loc[method, "test_ahead"] == sum(value > 0 for value in differences)
+        assert found.loc[method, "test_won"] == sum(value > 0 for value in differences)
 
 
 def test_another_methods_head_is_compared_with_that_methods_runs(many_results: Results) -> None:
@@ -186,7 +194,7 @@ def test_another_methods_head_is_compared_with_that_methods_runs(many_results: R
     for method, variant, head in (("plc", "from_an", "an"), ("gr", "recipe", "gr"), ("gr", "", "gr")):
         row = found[method, variant]
         after = (
-            [plan.variants["finetune"][f"digits-{method}-{seed}-{variant}"] for seed in (0, 1)]
+            [plan.variants["finetune"][f"digits-{method}-0-{seed}-{variant}"] for seed in (0, 1)]
             if variant
             else plan.scores["finetune"][method]
         )
@@ -222,7 +230,7 @@ def test_second_stage_is_paired_with_each_rival(result: Results) -> None:
         assert found[key]["test"] == pytest.approx(statistics.mean(differences))
         assert found[key]["test_std"] == pytest.approx(statistics.stdev(differences))
     one = found["lac-no_queue", 0]
-    assert (one["test"], one["test_n"], one["test_ahead"]) == (pytest.approx(1.5), 1, 1) and np.isnan(one["test_std"])
+    assert (one["test"], one["test_n"], one["test_won"]) == (pytest.approx(1.5), 1, 1) and np.isnan(one["test_std"])
     assert found["plc", 0]["epochs"] == [[6], [6]]
 
 
@@ -233,8 +241,10 @@ def test_every_second_stage_arm_meets_every_rival_trained_on(collected: Collecte
         for run in collected.runs
         if (run.stage, run.method) == ("lac", "plc")
     ]
-    item = collected.params.variants.lac["digits-lac-0-no_queue"]
-    items = {f"digits-plc-{seed}-strict": item.model_copy(update={"method": "plc", "seed": seed}) for seed in range(3)}
+    item = collected.params.variants.lac["digits-lac-0-0-no_queue"]
+    items = {
+        f"digits-plc-{draw}-0-strict": item.model_copy(update={"method": "plc", "draw": draw}) for draw in range(3)
+    }
     variants = collected.params.variants.model_copy(update={"lac": collected.params.variants.lac | items})
     params = collected.params.model_copy(update={"variants": variants})
     changed = replace(collected, params=params, runs=(*collected.runs, *strict))
@@ -271,7 +281,7 @@ def test_over_epochs_means_the_seeds_that_reached_an_epoch(result: Results) -> N
     assert rows["epoch"].tolist() == [1, 2, 3, 4, 5, 6]
     assert rows["val_map"][0] == pytest.approx(65 - 6) and rows["val_map_std"][0] == pytest.approx(1.0)
     assert rows["selected"].tolist() == [False, True, False, False, False, False]
-    stopped = (result.epochs["seed"] == 2) & (result.epochs["epoch"] == 6)  # as after an early stop
+    stopped = (result.epochs["draw"] == 2) & (result.epochs["epoch"] == 6)  # as after an early stop
     last = of_an(replace(result, epochs=result.epochs[~stopped])).iloc[-1]
     assert (last["val_map_n"], last["val_map"]) == (2, pytest.approx((62 + 63) / 2))
 
@@ -288,8 +298,8 @@ def _unknown(table: Table) -> np.ndarray:
 def test_pseudo_labels_at_the_chosen_epoch(whole: tuple[Path, Params], result: Results, table: Table) -> None:
     found = rows_of(analyses.pseudo_labels(result), *KEY)
     unknown, coverage, accuracy = _unknown(table), [], []
-    for seed in range(3):
-        with hdf5.read(whole[0] / f"runs/finetune/digits-em_apl-{seed}/labels.h5") as file:
+    for draw in range(3):
+        with hdf5.read(whole[0] / f"runs/finetune/digits-em_apl-{draw}-0/labels.h5") as file:
             labels = file["pseudo_label"][1]  # pyright: ignore  the chosen epoch is the second
         labelled = right = 0
         for i, c in zip(*np.nonzero(unknown), strict=True):
@@ -359,8 +369,8 @@ def test_labels_that_more_methods_name_come_first() -> None:
 def test_distances_are_means_over_seeds(whole: tuple[Path, Params], result: Results, table: Table) -> None:
     unknown, column = _unknown(table), table.classes.index("zebra")
     values = []
-    for seed in range(3):
-        with hdf5.read(whole[0] / f"runs/finetune/digits-em-{seed}/logits.h5") as file:
+    for draw in range(3):
+        with hdf5.read(whole[0] / f"runs/finetune/digits-em-{draw}-0/logits.h5") as file:
             p = 1 / (1 + np.exp(-file["train"][:, column].astype(float)))  # pyright: ignore
         cells, positive = unknown[:, column], table.truth[:40, column] == 1
         values.append(wasserstein_distance(p[cells & positive], p[cells & ~positive]))

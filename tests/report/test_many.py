@@ -133,8 +133,8 @@ def test_what_a_figure_names_is_said() -> None:
         return Chosen({("finetune", name, ""): look for name, look in arms.items()}).few(verb, "x")
 
     assert few("an full m1 m2", "", "Named") == ""
-    assert few("an full m1 m2 m3", "m4 m5", "Named") == "Named: the references and the 3 best of 7 in test mAP; x."
-    assert few("m1 m2 m3", "m4 m5", "Drawn") == "Drawn: the 3 best of 5 in test mAP; x."
+    assert few("an full m1 m2 m3", "m4 m5", "Named") == "Named: the references and the 3 highest of 7 in test mAP; x."
+    assert few("m1 m2 m3", "m4 m5", "Drawn") == "Drawn: the 3 highest of 5 in test mAP; x."
 
 
 def test_the_best_of_each_stage_get_colours_first(zoo: Collected) -> None:

@@ -128,16 +128,24 @@ def test_images_are_described_and_tables_can_be_scrolled_by_keyboard(built: tupl
 def test_the_page_says_what_the_numbers_say(built: tuple[Path, Reader]) -> None:
     _, reader = built
     for words in (
-        "It closes 80% of the gap from AN to full labels.",
+        "for full labels, 80% of the gap from AN to full labels. EM+APL is better than AN, by 20.0 points of test mAP",
         "Fine-tuning loses to the linear head that it started from, in test mAP, for 1 of 5 methods: IUN (-1.0 ± 0.0).",
-        "LAC is better than PLC trained on at every one of 3 seeds, by 1.2 points of test mAP (std 0.8).",
-        "40 training runs on digits, 3 training seeds",
+        "These draws do not tell LAC and PLC trained on apart: +1.2 points of test mAP (95% interval ",
+        "Plus-minus is the sample standard deviation over label draws. There is one training seed, so the spread",
+        "bars one standard deviation and ticks single label draws",
+        "Minus the highest",
+        "-4.0 [-6.5 to -1.5]",
+        "+16.0 [+16.0 to +16.0]",
+        "0 of 3",
+        "In brackets: the 95% interval of Student's t over draws",
+        "40 training runs on digits, 3 label draws, 1 training seed:",
         "with at least 10 positives in both official lists: <script>alert('x')</script>, cat & dog",
         "queue_size = 0",
         "The epoch was chosen by val mAP with full labels",
         "Versions: torch 9.9.",
         "Warning while reading: test has no positive of absent in test",
-        "Labels are drawn. There is one draw a dataset; training seeds do not change it.",
+        "Labels are drawn. There are 3 draws of digits; training seeds do not change them.",
+        "draw 0 31.8%, draw 1 32.8%, draw 2 33.8%.",
         "one positive label per image",
     ):
         assert words in reader.words, words
@@ -176,16 +184,17 @@ def test_summary_and_markdown(built: tuple[Path, Reader]) -> None:
     record = json.loads((folder / "summary.json").read_text(), parse_constant=lambda word: pytest.fail(word))
     assert record["digits"]["finetune"]["em_apl"]["gap_share"] == 80.0
     text = (folder / "summary.md").read_text(encoding="utf-8")
-    assert "| digits | finetune | em_apl | 85.0 ± 1.0 | 70.8 ± 0.8 |" in text
+    assert "| digits | finetune | em_apl | 85.0 | 70.8 | 85.0 | 1.0 | – | 80 % | 3 | 3 | linear |" in text
     assert "| digits | lac | lac-no_queue | 88.5 |" in text
-    assert "It closes 80% of the gap" in text and "- nothing" in text
+    assert "80% of the gap" in text and "- nothing" in text
 
 
 def test_what_dvc_compares_is_a_few_numbers(whole: tuple[Path, Params], built: tuple[Path, Reader]) -> None:
     folder, _ = built
     record = json.loads((folder / "metrics.json").read_text(), parse_constant=lambda word: pytest.fail(word))
     finetune = record["digits"]["finetune"]
-    assert finetune["an"] == {"gap_share": 0.0} and finetune["full"] == {"gap_share": 100.0}  # they label nothing
+    assert finetune["an"] == {"gap_share": 0.0, "std_draws": 1.0}  # it labels nothing
+    assert finetune["full"] == {"gap_share": 100.0, "std_draws": 1.0, "minus_an": 25.0}
     assert finetune["em_apl"]["gap_share"] == 80.0
     audits = [json.loads(path.read_text()) for path in sorted((whole[0] / "analyses/audit").glob("*/audit.json"))]
     found = [run for audit in audits for run in audit["runs"] if run["stage"] == "finetune"]
@@ -204,7 +213,7 @@ def _content(folder: Path) -> dict[str, bytes]:
 def small(project: Maker, tmp_path: Path) -> Path:
     root = tmp_path / "small"
     root.mkdir()
-    project(root, Plan(seeds=(0,), scores=SMALL))  # type: ignore
+    project(root, Plan(draws=(0,), scores=SMALL))  # type: ignore
     return root
 
 
@@ -223,22 +232,22 @@ def test_the_stage_writes_the_same_bytes_in_another_process_and_removes_old_figu
     assert done.returncode == 0, done.stderr
     assert _content(small / "report") == first
     text = (small / "report/index.html").read_text(encoding="utf-8")
-    assert "LAC ends 5.0 points of test mAP below PLC trained on at one seed; no spread is known" in text
+    assert "LAC ends 5.0 points of test mAP below PLC trained on on one label draw, which decides nothing" in text
     assert str(small) not in text
 
 
 def test_a_partial_page_names_what_is_missing(small: Path) -> None:
-    for path in ("runs/finetune/digits-an-0", "analyses/landscape", "analyses/audit"):
+    for path in ("runs/finetune/digits-an-0-0", "analyses/landscape", "analyses/audit"):
         shutil.rmtree(small / path)
-    with pytest.raises(FileError, match="runs/finetune/digits-an-0/metrics.json"):
+    with pytest.raises(FileError, match="runs/finetune/digits-an-0-0/metrics.json"):
         report(small)
     assert not (small / "report").exists()
     report(small, partial=True)
     reader = Reader((small / "report/index.html").read_text(encoding="utf-8"))
     assert "Partial page" in reader.words
     for words in (
-        "runs/finetune/digits-an-0/epochs.tsv",
-        "analyses/audit/digits-0/audit.json",
+        "runs/finetune/digits-an-0-0/epochs.tsv",
+        "analyses/audit/digits-0-0/audit.json",
         "no run of an at this stage",
     ):
         assert words in reader.words
@@ -247,7 +256,7 @@ def test_a_partial_page_names_what_is_missing(small: Path) -> None:
     record = json.loads((small / "report/summary.partial.json").read_text())
     assert set(record["digits"]["finetune"]) == {"full"}
     assert record["digits"]["finetune"]["full"]["gap_share"] is None
-    assert "`runs/finetune/digits-an-0/metrics.json`" in (small / "report/summary.md").read_text()
+    assert "`runs/finetune/digits-an-0-0/metrics.json`" in (small / "report/summary.md").read_text()
 
 
 def test_a_partial_page_of_nothing(repository: Path, tmp_path: Path) -> None:
@@ -262,7 +271,7 @@ def test_a_partial_page_of_nothing(repository: Path, tmp_path: Path) -> None:
 def test_a_partial_page_leaves_the_summary_that_git_keeps(small: Path, repository: Path) -> None:
     report(small)
     before = (small / "report/summary.json").read_bytes()
-    shutil.rmtree(small / "runs/finetune/digits-an-0")
+    shutil.rmtree(small / "runs/finetune/digits-an-0-0")
     report(small, partial=True)
     assert (small / "report/summary.json").read_bytes() == before
     assert (small / "report/summary.partial.json").read_bytes() != before
@@ -271,16 +280,16 @@ def test_a_partial_page_leaves_the_summary_that_git_keeps(small: Path, repositor
 
 
 def test_the_page_says_where_the_average_was_chosen(small: Path) -> None:
-    path = small / "runs/finetune/digits-full-0/metrics.json"
+    path = small / "runs/finetune/digits-full-0-0/metrics.json"
     files.write_json(path, files.read_json(path) | {"weights": "average"})
-    rows = files.read_tsv(small / "runs/finetune/digits-full-0/epochs.tsv")
+    rows = files.read_tsv(small / "runs/finetune/digits-full-0-0/epochs.tsv")
     kinds = [{"weights": "average" if row["epoch"] == "2" else "raw"} for row in rows]
     both = [row | kind for row, kind in zip(rows, kinds, strict=True)]
-    files.write_tsv(small / "runs/finetune/digits-full-0/epochs.tsv", both)
+    files.write_tsv(small / "runs/finetune/digits-full-0-0/epochs.tsv", both)
     copies.sign(small)
     report(small)
     words = Reader((small / "report/index.html").read_text(encoding="utf-8")).words
-    assert words.count("moving average of the weights was chosen, not the weights, for Full labels (1 of 1 seed).") == 1
+    assert words.count("moving average of the weights was chosen, not the weights, for Full labels (1 of 1 run).") == 1
     assert words.count("moving average of the weights was chosen") == 1
 
 
@@ -308,7 +317,7 @@ def test_two_datasets_stand_under_their_names(project: Maker, tmp_path: Path) ->
         "end_to_end": {},
         "lac": {},
     }
-    plan = Plan(seeds=(0, 1), scores=scores, variants={}, datasets=("digits", "voc"), classes=classes)
+    plan = Plan(draws=(0,), seeds=(0, 1), scores=scores, variants={}, datasets=("digits", "voc"), classes=classes)
     made = page.build(collect(tmp_path, project(tmp_path, plan), partial=True))
     reader = Reader(made.html)
     assert set(made.summary) == {"digits", "voc"}

@@ -36,7 +36,7 @@ def test_every_run_of_grid_and_variants_is_read(whole: Whole) -> None:
     found = collect(*whole)
     arms: dict[tuple[str, str], list[int]] = {}
     for run in found.runs:
-        arms.setdefault((run.stage, "-".join(filter(None, [run.method, run.variant]))), []).append(run.seed)
+        arms.setdefault((run.stage, "-".join(filter(None, [run.method, run.variant]))), []).append(run.draw)
     every = [0, 1, 2]
     assert arms == {
         **{
@@ -50,7 +50,7 @@ def test_every_run_of_grid_and_variants_is_read(whole: Whole) -> None:
         ("lac", "lac-no_queue"): [0],
     }
     assert found.missing == ()
-    assert [(item.method, item.seed) for item in found.landscapes] == [(m, s) for s in every for m in ("an", "em_apl")]
+    assert [(item.method, item.draw) for item in found.landscapes] == [(m, s) for s in every for m in ("an", "em_apl")]
     assert len(found.audits) == len(found.wasserstein) == 3
     assert found.methods() == ["an", "em", "em_apl", "iun", "full", "plc", "lac"]
 
@@ -90,8 +90,8 @@ def test_supported_classes_count_both_official_lists_and_scored_cells(whole: Who
 
 def test_what_params_do_not_name_is_not_read(copy: Whole) -> None:
     root, params = copy
-    shutil.copytree(root / "runs/finetune/digits-em-0", root / "runs/finetune/digits-removed-0")
-    shutil.copytree(root / "runs/finetune/digits-em-0", root / "runs/finetune/digits-em-7")
+    shutil.copytree(root / "runs/finetune/digits-em-0-0", root / "runs/finetune/digits-removed-0-0")
+    shutil.copytree(root / "runs/finetune/digits-em-0-0", root / "runs/finetune/digits-em-0-7")
     assert {name: len(runs) for name, runs in _finetuned(collect(root, params)).items()} == {
         "an": 3, "em": 3, "em_apl": 3, "iun": 3, "full": 3,
     }  # fmt: skip
@@ -100,13 +100,13 @@ def test_what_params_do_not_name_is_not_read(copy: Whole) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "runs/finetune/digits-em-1/metrics.json",
-        "runs/lac/digits-lac-0-no_queue/epochs.tsv",
-        "analyses/audit/digits-2/rounds.tsv",
-        "analyses/wasserstein/digits-0/wasserstein.json",
-        "analyses/landscape/digits-an-1/landscape.h5",
+        "runs/finetune/digits-em-1-0/metrics.json",
+        "runs/lac/digits-lac-0-0-no_queue/epochs.tsv",
+        "analyses/audit/digits-2-0/rounds.tsv",
+        "analyses/wasserstein/digits-0-0/wasserstein.json",
+        "analyses/landscape/digits-an-1-0/landscape.h5",
         "data/prepare/digits/table.h5",
-        "data/simulate/digits/report.json",
+        "data/simulate/digits-0/report.json",
         "weights/digits/provenance.json",
     ],
 )
@@ -122,9 +122,9 @@ def test_an_absent_file_is_named_and_in_partial_mode_listed(copy: Whole, path: s
 
 def test_a_run_without_a_file_is_left_out_whole(copy: Whole) -> None:
     root, params = copy
-    (root / "runs/finetune/digits-em-1/search.tsv").unlink()
+    (root / "runs/finetune/digits-em-1-0/search.tsv").unlink()
     found = collect(root, params, partial=True)
-    assert [run.seed for run in _finetuned(found)["em"]] == [0, 2]
+    assert [run.draw for run in _finetuned(found)["em"]] == [0, 2]
     arms = frames.measure(found)["digits"].arms.set_index(["stage", "name"])
     assert (arms.loc[("finetune", "em"), "planned"], arms.loc[("finetune", "an"), "planned"]) == (3, 3)
 
@@ -149,7 +149,7 @@ def _no_truth(path: Path) -> None:
 
 def test_what_provenance_does_not_say_is_not_recorded(copy: Whole) -> None:
     root, params = copy
-    files.write_json(root / "runs/finetune/digits-em-1/provenance.json", {})
+    files.write_json(root / "runs/finetune/digits-em-1-0/provenance.json", {})
     copies.sign(root)
     run = _finetuned(collect(root, params))["em"][1]
     assert (run.head, run.protocol, run.density, run.select) == ("not recorded", "not recorded", False, None)
@@ -170,15 +170,15 @@ def _not_complete(path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "break_", "reason"),
     [
-        ("runs/finetune/digits-em-1/metrics.json", _no_key, "test.map_absent_zero"),
-        ("runs/finetune/digits-em-1/metrics.json", _no_labels, "labels"),
-        ("runs/finetune/digits-em-1/metrics.json", _one_word, "labels.val"),
-        ("analyses/audit/digits-1/audit.json", _no_truth, "truth"),
-        ("analyses/wasserstein/digits-1/wasserstein.json", _no_truth, "truth"),
-        ("runs/finetune/digits-em-1/metrics.json", lambda path: path.write_text("{"), "not JSON"),
-        ("runs/finetune/digits-an-1/epochs.tsv", _no_number, "not a finite number"),
-        ("runs/finetune/digits-an-1/epochs.tsv", _no_column, "val_map"),
-        ("analyses/landscape/digits-an-1/landscape.h5", _not_complete, "no sound seal"),
+        ("runs/finetune/digits-em-1-0/metrics.json", _no_key, "test.map_absent_zero"),
+        ("runs/finetune/digits-em-1-0/metrics.json", _no_labels, "labels"),
+        ("runs/finetune/digits-em-1-0/metrics.json", _one_word, "labels.val"),
+        ("analyses/audit/digits-1-0/audit.json", _no_truth, "truth"),
+        ("analyses/wasserstein/digits-1-0/wasserstein.json", _no_truth, "truth"),
+        ("runs/finetune/digits-em-1-0/metrics.json", lambda path: path.write_text("{"), "not JSON"),
+        ("runs/finetune/digits-an-1-0/epochs.tsv", _no_number, "not a finite number"),
+        ("runs/finetune/digits-an-1-0/epochs.tsv", _no_column, "val_map"),
+        ("analyses/landscape/digits-an-1-0/landscape.h5", _not_complete, "no sound seal"),
     ],
 )
 def test_a_damaged_file_is_named_with_what_is_wrong(
@@ -210,12 +210,12 @@ def test_a_variant_of_another_dataset_is_named(whole: Whole) -> None:
     root, params = whole
     record = params.model_dump()
     record["variants"]["finetune"] = {
-        "voc-an-0-wide": {
-            "dataset": "voc", "method": "an", "seed": 0, "start": "an", "set": {"stage": {}, "method": {}}
+        "voc-an-0-0-wide": {
+            "dataset": "voc", "method": "an", "draw": 0, "seed": 0, "start": "an", "set": {"stage": {}, "method": {}}
         }
     }  # fmt: skip
     found = collect(root, Params.model_validate(record))
-    assert [item.path for item in found.missing] == ["variants.finetune.voc-an-0-wide"]
+    assert [item.path for item in found.missing] == ["variants.finetune.voc-an-0-0-wide"]
 
 
 def test_arms_know_how_they_were_trained(whole: Whole, zoo: Collected) -> None:

@@ -39,7 +39,7 @@ def grid(**stages: list[str]) -> dict[str, Any]:
         "landscape": [],
         "landscape_stage": "finetune",
     }
-    return {"datasets": [DATASET], "seeds": [SEED], **names, **stages}
+    return {"datasets": [DATASET], "draws": [0], "seeds": [SEED], **names, **stages}
 
 
 def no_variants(**stages: dict[str, Any]) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def write_data(root: Path) -> tuple[Table, dict[str, np.ndarray]]:
     everything = np.where(scored, 2 * truth - 1, 0).astype(np.int8)
     negatives = np.where(scored & (truth == 0), -1, single).astype(np.int8)
     observed = {"single": single, "all": everything, "negatives": negatives}
-    with hdf5.create(root / "data" / "simulate" / DATASET / "observed.h5") as file:
+    with hdf5.create(root / "data" / "simulate" / f"{DATASET}-0" / "observed.h5") as file:
         for name, labels in observed.items():
             hdf5.write_array(file, name, labels, axes="image, class", units="label")
     return table, observed
@@ -77,7 +77,7 @@ def write_given(root: Path) -> tuple[Table, np.ndarray, np.ndarray]:
     given = replace(table, truth=(table.truth * known).astype(np.int8), scored=known, exhaustive=False)
     write_table(root / "data" / "prepare" / DATASET / "table.h5", given)
     labels = np.where(known, 2 * table.truth - 1, 0).astype(np.int8)
-    with hdf5.create(root / "data" / "simulate" / DATASET / "observed.h5") as file:
+    with hdf5.create(root / "data" / "simulate" / f"{DATASET}-0" / "observed.h5") as file:
         for name in ("single", "all", "negatives"):
             hdf5.write_array(file, name, labels, axes="image, class", units="label")
     return given, labels, table.truth

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -7,18 +8,20 @@ import h5py
 import numpy as np
 import pytest
 
+from pipeline.audits import beliefs
 from pipeline.core import files, hdf5, seal
 from pipeline.core.errors import FileError
+from pipeline.labels import blocks
 from pipeline.labels.table import Table
 from stages.audit import audit
 from tests.stages import finished_runs as finished
 
-GROWING, STILL, ORACLE = "digits-em_apl-0", "digits-an-0", "digits-full-0"
-VARIANT = "digits-em_apl-0-halved"
+GROWING, STILL, ORACLE = "digits-em_apl-0-0", "digits-an-0-0", "digits-full-0-0"
+VARIANT = "digits-em_apl-0-0-halved"
 
 
 def prepare(root: Path, repository: Path) -> tuple[Table, dict[str, np.ndarray], dict[str, dict[str, np.ndarray]]]:
-    change: dict[str, Any] = {"dataset": "digits", "method": "em_apl", "seed": 0, "start": "em_apl"}
+    change: dict[str, Any] = {"dataset": "digits", "method": "em_apl", "draw": 0, "seed": 0, "start": "em_apl"}
     change["set"] = {"stage": {}, "method": {"proportion": 0.5}}
     variants = finished.no_variants(finetune={VARIANT: change})
     grid = finished.grid(linear_init=["an", "em_apl"], finetune=["full"])
@@ -33,7 +36,7 @@ def prepare(root: Path, repository: Path) -> tuple[Table, dict[str, np.ndarray],
         VARIANT: finished.write_run(root, "finetune", VARIANT, table, observed["single"], seed=4, labelled=True),
     }
     # what a removed run left behind is not asked for, and must not be read
-    finished.write_run(root, "finetune", "digits-gone-0", table, observed["single"], seed=5, labelled=True)
+    finished.write_run(root, "finetune", "digits-gone-0-0", table, observed["single"], seed=5, labelled=True)
     return table, observed, held
 
 
@@ -41,8 +44,8 @@ def prepare(root: Path, repository: Path) -> tuple[Table, dict[str, np.ndarray],
 def result(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> dict[str, Any]:
     root = tmp_path_factory.mktemp("audit")
     table, observed, held = prepare(root, repository)
-    audit(root, "digits", 0)
-    folder = root / "analyses" / "audit" / "digits-0"
+    audit(root, "digits", 0, 0)
+    folder = root / "analyses" / "audit" / "digits-0-0"
     return {
         "root": root,
         "table": table,
@@ -68,8 +71,8 @@ def given(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> dict[st
         STILL: finished.write_run(root, "linear_init", STILL, table, labels, seed=1, labelled=False),
         GROWING: finished.write_run(root, "linear_init", GROWING, table, labels, seed=2, labelled=True),
     }
-    audit(root, "digits", 0)
-    folder = root / "analyses" / "audit" / "digits-0"
+    audit(root, "digits", 0, 0)
+    folder = root / "analyses" / "audit" / "digits-0-0"
     return {
         "table": table,
         "labels": labels,
@@ -222,7 +225,7 @@ def test_summary_shows_the_base_rate_beside_every_run(result: dict[str, Any]):
 
 
 def test_same_inputs_same_bytes(result: dict[str, Any]):
-    folder = result["root"] / "analyses" / "audit" / "digits-0"
+    folder = result["root"] / "analyses" / "audit" / "digits-0-0"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert before.keys() == {
         *(
@@ -236,7 +239,7 @@ def test_same_inputs_same_bytes(result: dict[str, Any]):
             "manifest.json",
         )
     }
-    audit(result["root"], "digits", 0)
+    audit(result["root"], "digits", 0, 0)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
@@ -244,17 +247,17 @@ def test_tables_have_their_columns_even_when_no_run_labels_anything(tmp_path: Pa
     finished.write_params(tmp_path, repository, grid=finished.grid(), variants=finished.no_variants())
     table, observed = finished.write_data(tmp_path)
     finished.write_run(tmp_path, "linear_init", STILL, table, observed["single"], seed=1, labelled=False)
-    audit(tmp_path, "digits", 0)
+    audit(tmp_path, "digits", 0, 0)
     for name, column in (("rounds", "negative_accuracy"), ("per_class", "class")):
-        lines = (tmp_path / "analyses/audit/digits-0" / f"{name}.tsv").read_text().splitlines()
+        lines = (tmp_path / "analyses/audit/digits-0-0" / f"{name}.tsv").read_text().splitlines()
         assert len(lines) == 1 and column in lines[0].split("\t")
 
 
 def test_a_missing_run_is_an_error_that_names_it(tmp_path: Path, repository: Path):
     finished.write_params(tmp_path, repository, grid=finished.grid(), variants=finished.no_variants())
     finished.write_data(tmp_path)
-    with pytest.raises(FileError, match="runs/linear_init/digits-an-0/logits.h5"):
-        audit(tmp_path, "digits", 0)
+    with pytest.raises(FileError, match="runs/linear_init/digits-an-0-0/logits.h5"):
+        audit(tmp_path, "digits", 0, 0)
 
 
 def test_a_run_on_another_table_is_refused(tmp_path: Path, repository: Path):
@@ -266,13 +269,13 @@ def test_a_run_on_another_table_is_refused(tmp_path: Path, repository: Path):
         hdf5.write_array(file, "val", np.zeros((finished.VAL + 1, 3)), axes="image, class", units="logit")
         file.attrs["epoch"] = 1
     with pytest.raises(FileError, match="run that stage again"):
-        audit(tmp_path, "digits", 0)
+        audit(tmp_path, "digits", 0, 0)
 
 
 def test_torch_is_never_imported(result: dict[str, Any], repository: Path):
     code = (
-        "import sys; from pathlib import Path; from stages.audit import audit; audit(Path(sys.argv[1]), 'digits', 0); "
-        "sys.exit('torch' in sys.modules)"
+        "import sys; from pathlib import Path; from stages.audit import audit; "
+        "audit(Path(sys.argv[1]), 'digits', 0, 0); sys.exit('torch' in sys.modules)"
     )
     command = [sys.executable, "-c", code, str(result["root"])]
     assert subprocess.run(command, cwd=repository).returncode == 0
@@ -317,12 +320,12 @@ def test_as_many_missed_labels_as_asked_are_named_over_all_splits(
     )  # fmt: skip
     table, labels, _ = finished.write_given(tmp_path)
     nothing = np.zeros_like(labels)
-    with hdf5.create(tmp_path / "data/simulate/digits/observed.h5") as file:
+    with hdf5.create(tmp_path / "data/simulate/digits-0/observed.h5") as file:
         for name in ("single", "all", "negatives"):
             hdf5.write_array(file, name, nothing, axes="image, class", units="label")
     held = finished.write_run(tmp_path, "linear_init", STILL, table, nothing, seed=1, labelled=False)
-    audit(tmp_path, "digits", 0)
-    rows = files.read_tsv(tmp_path / "analyses/audit/digits-0/missed_by_run.tsv")
+    audit(tmp_path, "digits", 0, 0)
+    rows = files.read_tsv(tmp_path / "analyses/audit/digits-0-0/missed_by_run.tsv")
     assert [row["rank"] for row in rows] == [str(rank) for rank in range(1, expected + 1)]
     likely = {"train": held["belief"]} | {split: 1 / (1 + np.exp(-held[split])) for split in ("val", "test")}
     cells = [
@@ -334,7 +337,7 @@ def test_as_many_missed_labels_as_asked_are_named_over_all_splits(
     named = [(row["split"], row["path"], row["class"]) for row in rows]
     assert named == [cell[1:] for cell in sorted(cells)[:expected]]
     assert all((row["belief"] == "") == (row["split"] != "train") for row in rows)
-    merged = files.read_tsv(tmp_path / "analyses/audit/digits-0/missed.tsv")
+    merged = files.read_tsv(tmp_path / "analyses/audit/digits-0-0/missed.tsv")
     assert [(row["split"], row["path"], row["class"]) for row in merged] == named  # there is one run
 
 
@@ -361,9 +364,9 @@ def test_a_run_that_takes_all_to_be_absent_names_nothing(tmp_path: Path, reposit
             values = np.zeros_like(held[name]) if name == "belief" else held[name]
             hdf5.write_array(file, name, values, axes="image, class", units="label")
         hdf5.write_array(file, "round_epoch", np.zeros(0, np.int64), axes="round", units="epoch")
-    audit(tmp_path, "digits", 0)
+    audit(tmp_path, "digits", 0, 0)
     for name in ("missed", "missed_by_run"):
-        assert files.read_tsv(tmp_path / f"analyses/audit/digits-0/{name}.tsv") == []
+        assert files.read_tsv(tmp_path / f"analyses/audit/digits-0-0/{name}.tsv") == []
 
 
 def test_without_truth_every_run_has_the_reason_and_nothing_is_measured(given: dict[str, Any]):
@@ -420,7 +423,24 @@ def test_beliefs_are_spread_over_unknown_cells_of_a_weight(tmp_path: Path, repos
     with h5py.File(tmp_path / "runs/linear_init" / STILL / "labels.h5", "r+") as file:
         file["weight"][...] = 0
     seal.append(tmp_path / "runs/linear_init" / STILL / "labels.h5")
-    audit(tmp_path, "digits", 0)
-    found = files.read_json(tmp_path / "analyses/audit/digits-0/audit.json")["runs"][0]["beliefs"]
+    audit(tmp_path, "digits", 0, 0)
+    found = files.read_json(tmp_path / "analyses/audit/digits-0-0/audit.json")["runs"][0]["beliefs"]
     assert found["belief"]["cells"] == 0 and found["belief"]["mean"] is None
     assert found["probability"]["cells"] == unknown.sum()
+
+
+def test_an_audit_takes_little_memory(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch):
+    """Table and label sets take 5 bytes a cell, logits, beliefs and weights another 12 if they were held."""
+    for name, value in {"TRAIN": 6000, "VAL": 1500, "TEST": 500, "CLASSES": tuple(map(str, range(50)))}.items():
+        monkeypatch.setattr(finished, name, value)
+    for module in (blocks, beliefs):
+        monkeypatch.setattr(module, "CELLS", 1 << 13)
+    grid = finished.grid(linear_init=["em_apl"])
+    finished.write_params(tmp_path, repository, grid=grid, variants=finished.no_variants())
+    table, observed = finished.write_data(tmp_path)
+    finished.write_run(tmp_path, "linear_init", "digits-em_apl-0-0", table, observed["single"], seed=1, labelled=True)
+    tracemalloc.start()
+    audit(tmp_path, "digits", 0, 0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak / table.truth.size < 20

@@ -41,8 +41,8 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_arguments_come_from_the_signature() -> None:
     entry.run(probe, ["digits", "3"])
-    entry.run(probe, ["voc", "0", "--variant", "voc-an-0-x", "--force"])
-    assert CALLS == [(Path("."), "digits", 3, None, False), (Path("."), "voc", 0, "voc-an-0-x", True)]
+    entry.run(probe, ["voc", "0", "--variant", "voc-an-0-0-x", "--force"])
+    assert CALLS == [(Path("."), "digits", 3, None, False), (Path("."), "voc", 0, "voc-an-0-0-x", True)]
 
 
 @pytest.mark.parametrize(

@@ -23,14 +23,21 @@ def project(tmp_path: Path, repository: Path) -> Project:
     made = Project(tmp_path, repository)
     made.put(made.cache, features=tiny.numbers(36, 8))
     for method in ("an", "em_apl"):
-        linear_init(made.root, "digits", method, 0)
+        linear_init(made.root, "digits", method, 0, 0)
     made.set("finetune", learning_rate=1e-30, batch_norm="frozen", epochs=1)
     return made
 
 
 def variant(project: Project, method: str, start: str, **stage: Any) -> str:
-    key = f"digits-{method}-0-x"
-    run = {"dataset": "digits", "method": method, "seed": 0, "start": start, "set": {"stage": stage, "method": {}}}
+    key = f"digits-{method}-0-0-x"
+    run = {
+        "dataset": "digits",
+        "method": method,
+        "draw": 0,
+        "seed": 0,
+        "start": start,
+        "set": {"stage": stage, "method": {}},
+    }
     project.sections["variants"]["finetune"] = {key: run}
     project.write_params()
     return key
@@ -52,20 +59,20 @@ def test_a_variant_starts_from_the_head_that_it_names(
     inherited: list[Any] = []
     monkeypatch.setattr(base.Method, "inherit", lambda self, state: inherited.append(state))
     key = variant(project, method, start, **stage)
-    finetune(project.root, "digits", method, 0, key)
-    first, whole = states(project, "linear_init", f"digits-{start}-0"), states(project, "finetune", key)
+    finetune(project.root, "digits", method, 0, 0, key)
+    first, whole = states(project, "linear_init", f"digits-{start}-0-0"), states(project, "finetune", key)
     head = {name: value for name, value in whole.items() if name.startswith("head.")}
     assert head.keys() == first.keys() and all(torch.equal(value, first[name]) for name, value in head.items())
-    other = states(project, "linear_init", f"digits-{'an' if start == 'em_apl' else 'em_apl'}-0")
+    other = states(project, "linear_init", f"digits-{'an' if start == 'em_apl' else 'em_apl'}-0-0")
     assert not torch.equal(other["head.linear.weight"], head["head.linear.weight"])
     assert len(inherited) == (method == start)  # a method's memory is its own
     read = files.read_json(project.folder("finetune", key) / "manifest.json")["inputs"]
-    first_run = [f"runs/linear_init/digits-{start}-0/{name}.pt" for name in ("method", "weights")]
+    first_run = [f"runs/linear_init/digits-{start}-0-0/{name}.pt" for name in ("method", "weights")]
     assert [path for path in read if path.startswith("runs/")] == first_run[method != start :]
 
 
 def test_without_the_head_that_it_names(project: Project) -> None:
     key = variant(project, "em_apl", "full")
-    with pytest.raises(FileError, match="runs/linear_init/digits-full-0/weights.pt: no such file"):
-        finetune(project.root, "digits", "em_apl", 0, key)
+    with pytest.raises(FileError, match="runs/linear_init/digits-full-0-0/weights.pt: no such file"):
+        finetune(project.root, "digits", "em_apl", 0, 0, key)
     assert not project.folder("finetune", key).exists()

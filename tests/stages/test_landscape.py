@@ -68,7 +68,7 @@ class Project:
         train = self.images(self.table.rows("train"))
         network.train()(train)
         network.eval()
-        folder = self.root / "runs" / "finetune" / f"digits-{name}-0"
+        folder = self.root / "runs" / "finetune" / f"digits-{name}-0-0"
         files.write_torch(folder / "weights.pt", network.content())
         files.write_torch(folder / "method.pt", dict(method.state_dict()))
         with torch.no_grad(), hdf5.create(folder / "logits.h5") as file:
@@ -86,7 +86,7 @@ class Project:
             return float(sum(method(Outputs(**given), observed, torch.from_numpy(index)).values()))
 
     def result(self, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any], dict[str, Any], str]:
-        folder = self.root / "analyses" / "landscape" / f"digits-{name}-0"
+        folder = self.root / "analyses" / "landscape" / f"digits-{name}-0-0"
         with hdf5.read(folder / "landscape.h5") as file:
             arrays = {key: dataset[()] for key, dataset in file.items()}
             attrs = dict(file.attrs)
@@ -131,7 +131,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Proje
 def stored(project: Project) -> tuple[base.Method, Network]:
     method = label_some_cells(project)
     network = project.train(method, "em_apl", seed=1)
-    landscape(project.root, "digits", "em_apl", 0)
+    landscape(project.root, "digits", "em_apl", 0, 0)
     return method, network
 
 
@@ -192,7 +192,7 @@ def test_metrics_are_those_of_the_arrays(project: Project, stored: tuple[base.Me
 
 def test_methods_share_images_and_raw_draws_but_not_directions(project: Project, stored: tuple[base.Method, Network]):
     network = project.train(project.method("an"), "an", seed=2)
-    landscape(project.root, "digits", "an", 0)
+    landscape(project.root, "digits", "an", 0, 0)
     an, an_attrs, _, _ = project.result("an")
     em_apl, attrs, _, _ = project.result("em_apl")
     assert (an["image_index"] == em_apl["image_index"]).all()
@@ -208,7 +208,7 @@ def test_methods_share_images_and_raw_draws_but_not_directions(project: Project,
 def test_an_oracle_is_charged_with_its_own_labels(project: Project):
     method = project.method("full")
     network = project.train(method, "full", seed=3)
-    landscape(project.root, "digits", "full", 0)
+    landscape(project.root, "digits", "full", 0, 0)
     arrays, attrs, _, summary = project.result("full")
     index = arrays["image_index"]
     rows = project.table.rows("train")[index]
@@ -232,8 +232,8 @@ def test_a_method_of_two_views_gets_the_picture_twice_and_forgets_nothing(tmp_pa
     method.eval()
     assert method.state_dict()["queue_labels"].any()
     state = {name: value.clone() for name, value in method.state_dict().items()}
-    files.write_torch(tmp_path / "runs/finetune/digits-lac-0/method.pt", state)
-    landscape(tmp_path, "digits", "lac", 0)
+    files.write_torch(tmp_path / "runs/finetune/digits-lac-0-0/method.pt", state)
+    landscape(tmp_path, "digits", "lac", 0, 0)
     arrays, attrs, _, summary = project.result("lac")
     assert attrs["centre_loss"] == pytest.approx(project.loss(network, method, index), rel=1e-5)
     assert arrays["loss_1d"][0] == pytest.approx(project.loss(moved(network, -0.8, 0), method, index), rel=1e-3)
@@ -275,7 +275,7 @@ def test_a_norm_is_of_the_weights_that_the_run_trained(tmp_path: Path, repositor
     finished.write_params(tmp_path, repository, **content)
     project.params = read_project(tmp_path)
     network = project.train(project.method(name), name, seed=8)
-    landscape(tmp_path, "digits", name, 0)
+    landscape(tmp_path, "digits", name, 0, 0)
     arrays, attrs, _, _ = project.result(name)
     index = arrays["image_index"]
     rows = project.table.rows("train")[index]
@@ -295,7 +295,7 @@ def test_a_norm_is_of_the_weights_that_the_run_trained(tmp_path: Path, repositor
 
 
 def test_same_inputs_same_bytes_and_the_run_stays_as_it_is(project: Project, stored: tuple[base.Method, Network]):
-    folders = [project.root / "analyses/landscape/digits-em_apl-0", project.root / "runs/finetune/digits-em_apl-0"]
+    folders = [project.root / "analyses/landscape/digits-em_apl-0-0", project.root / "runs/finetune/digits-em_apl-0-0"]
     before = {path: path.read_bytes() for folder in folders for path in folder.iterdir()}
     assert {path.name for path in folders[0].iterdir()} == {
         "landscape.h5",
@@ -303,7 +303,7 @@ def test_same_inputs_same_bytes_and_the_run_stays_as_it_is(project: Project, sto
         "metrics.json",
         "summary.md",
     }
-    landscape(project.root, "digits", "em_apl", 0)
+    landscape(project.root, "digits", "em_apl", 0, 0)
     assert {path: path.read_bytes() for folder in folders for path in folder.iterdir()} == before
 
 
@@ -311,12 +311,12 @@ def test_weights_that_are_not_those_of_the_logits_are_an_error(tmp_path: Path, r
     project = Project(tmp_path, repository)
     method = project.method("an")
     network = project.train(method, "an", seed=6)
-    logits = tmp_path / "runs/finetune/digits-an-0/logits.h5"
+    logits = tmp_path / "runs/finetune/digits-an-0-0/logits.h5"
     with torch.no_grad(), hdf5.create(logits) as file:
         dark = torch.zeros_like(project.images(project.table.rows("train")))  # as if normalised in another way
         hdf5.write_array(file, "train", network(dark)["logits"].numpy() + 1, axes="image, class", units="logit")
-    with pytest.raises(LandscapeError, match=r"digits-an-0/logits\.h5: stored logits"):
-        landscape(tmp_path, "digits", "an", 0)
+    with pytest.raises(LandscapeError, match=r"digits-an-0-0/logits\.h5: stored logits"):
+        landscape(tmp_path, "digits", "an", 0, 0)
     assert not (tmp_path / "analyses").exists()
 
 
@@ -331,7 +331,7 @@ def test_an_overflowing_loss_is_null_in_the_metrics():
 def test_a_radius_at_which_all_overflows_is_refused(tmp_path: Path, repository: Path):
     project = Project(tmp_path, repository)
     project.train(project.method("an"), "an", seed=7)
-    run = read_run(tmp_path, "finetune", "digits", "an", 0, None)
+    run = read_run(tmp_path, "finetune", "digits", "an", 0, 0, None)
     settings = Landscape.model_construct(None, **SETTINGS | {"radius": 1e30})  # more than params.yaml may ask for
     point = read_point(run, settings, torch.device("cpu"))
     with pytest.raises(LandscapeError, match=r"^landscape\.radius: 1e\+30: the loss overflows everywhere but at"):
@@ -348,7 +348,7 @@ def test_a_landscape_is_of_the_stage_that_the_grid_names(tmp_path: Path, reposit
     method, train = project.method("an"), project.table.rows("train")
     network = project.train(method, "an", seed=7)
     inputs = project.images(train)
-    folder = tmp_path / "runs" / stage / "digits-an-0"
+    folder = tmp_path / "runs" / stage / "digits-an-0-0"
     if stage == "linear_init":
         features = np.random.default_rng(0).normal(size=(len(project.table.paths), 8)).astype(np.float32)
         with hdf5.create(tmp_path / "data/features/digits/features.h5") as file:
@@ -360,9 +360,9 @@ def test_a_landscape_is_of_the_stage_that_the_grid_names(tmp_path: Path, reposit
     files.write_torch(folder / "method.pt", dict(method.state_dict()))
     with torch.no_grad(), hdf5.create(folder / "logits.h5") as file:
         hdf5.write_array(file, "train", network(inputs)["logits"].numpy(), axes="image, class", units="logit")
-    landscape(tmp_path, "digits", "an", 0)
+    landscape(tmp_path, "digits", "an", 0, 0)
     arrays, attrs, _, summary = project.result("an")
-    assert attrs["stage"] == stage and f"{stage}/digits-an-0" in summary
+    assert attrs["stage"] == stage and f"{stage}/digits-an-0-0" in summary
     observed = torch.from_numpy(project.observed["single"][train][arrays["image_index"]])
     with torch.no_grad():
         logits = network(inputs[arrays["image_index"]])["logits"].double()
@@ -380,5 +380,5 @@ def test_the_sample_is_fixed_and_never_larger_than_the_split():
 
 def test_a_missing_run_is_an_error_that_names_it(tmp_path: Path, repository: Path):
     Project(tmp_path, repository)
-    with pytest.raises(FileError, match="runs/finetune/digits-an-0/weights.pt"):
-        landscape(tmp_path, "digits", "an", 0)
+    with pytest.raises(FileError, match="runs/finetune/digits-an-0-0/weights.pt"):
+        landscape(tmp_path, "digits", "an", 0, 0)

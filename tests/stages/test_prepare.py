@@ -132,8 +132,8 @@ def test_the_same_input_gives_the_same_bytes(project, monkeypatch):
     for workers in ("1", "5", ""):
         monkeypatch.setenv("SPML_WORKERS", workers)
         prepare(root, "pets")
-        simulate(root, "pets")
-        found.append([digests(root / "data" / stage / "pets") for stage in ("prepare", "simulate")])
+        simulate(root, "pets", 0)
+        found.append([digests(root / "data" / folder) for folder in ("prepare/pets", "simulate/pets-0")])
     assert found[0] == found[1] == found[2]
     assert [len(files) for files in found[0]] == [5, 4]
 
@@ -389,7 +389,7 @@ def test_workers_must_be_a_number(project, monkeypatch):
 
 def test_simulate_before_prepare_names_the_missing_table(project):
     with pytest.raises(FileError, match=r"data/prepare/pets/table\.h5"):
-        simulate(project(VOC), "pets")
+        simulate(project(VOC), "pets", 0)
 
 
 # ---------------------------------------------------------------------------------------------- true sizes, photographs
@@ -423,8 +423,8 @@ def test_a_set_of_the_size_of_voc2012(project, repository):
     assert sum(row["train"] + row["val"] + row["test"] for row in report["classes"]) == truth.sum()
     assert report["duplicates"]["groups"] == 6
 
-    simulate(root, "voc")
-    with h5py.File(root / "data" / "simulate" / "voc" / "observed.h5") as file:
+    simulate(root, "voc", 0)
+    with h5py.File(root / "data" / "simulate" / "voc-0" / "observed.h5") as file:
         single = file["single"][()]
     assert single.sum(axis=1).tolist() == [1] * 11_540
     assert np.array_equal(single[:5717], literature(table.truth[:5717], 1200))

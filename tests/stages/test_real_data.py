@@ -55,7 +55,7 @@ def run(root: Path, repository: Path, dataset: str, change: dict[str, Any], epoc
     shutil.copytree(repository / "params", root / "params")
     for stage in (prepare, simulate, backbone, features):
         stage(root, dataset)
-    linear_init(root, dataset, "em", 0)
+    linear_init(root, dataset, "em", 0, 0)
 
 
 def some_photos(root: Path, every: int) -> None:
@@ -95,7 +95,7 @@ def check(root: Path, dataset: str, wanted: dict[str, set[str]], folder: Path, s
             with Image.open(folder / table.paths[row]) as picture:
                 small = picture.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
             assert np.array_equal(pixels[row], np.asarray(small)), table.paths[row]
-    with h5py.File(root / "data" / "simulate" / dataset / "observed.h5") as file:
+    with h5py.File(root / "data" / "simulate" / f"{dataset}-0" / "observed.h5") as file:
         single = file["single"][()]
     assert (single == 1).sum(axis=1).tolist() == [1] * len(wanted) and (single >= 0).all()
     assert (table.truth[single == 1] == 1).all()

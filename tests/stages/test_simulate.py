@@ -8,8 +8,10 @@ import h5py
 import numpy as np
 import pytest
 
+from pipeline.core import seeds
 from pipeline.core.errors import ConfigError
-from pipeline.labels.recipe import literature
+from pipeline.labels.observed import read_observed
+from pipeline.labels.recipe import literature, seeded
 from pipeline.labels.table import Objects, Table, write_table
 from stages.simulate import simulate
 from tests.stages import finished_runs
@@ -34,7 +36,7 @@ def project(tmp_path, repository):
     """A project folder with a prepared table and the given settings of `simulate`."""
 
     def make(prepared: Table, objects: Objects | None = None, **settings) -> Path:
-        block = {"protocol": "seeded", "draw": 0, "seed": 1200, "empty_rows": "keep", "bias": {"kind": "uniform"}}
+        block = {"protocol": "seeded", "seed": 1200, "empty_rows": "keep", "bias": {"kind": "uniform"}}
         block |= {"positives": {"kind": "count", "value": 1}, "negatives": {"kind": "count", "value": 0}}
         finished_runs.write_params(tmp_path, repository, prepare={"digits": {}}, simulate={"default": block | settings})
         write_table(tmp_path / "data" / "prepare" / "digits" / "table.h5", prepared, objects)
@@ -44,8 +46,8 @@ def project(tmp_path, repository):
 
 
 def run(root: Path) -> tuple[dict[str, np.ndarray], dict, str]:
-    simulate(root, "digits")
-    folder = root / "data" / "simulate" / "digits"
+    simulate(root, "digits", 0)
+    folder = root / "data" / "simulate" / "digits-0"
     assert {path.name for path in folder.iterdir()} == {"observed.h5", "report.json", "summary.md", "manifest.json"}
     with h5py.File(folder / "observed.h5") as file:
         assert all(file[name].attrs["axes"] == "image, class" for name in file)
@@ -74,7 +76,7 @@ def test_label_sets_of_the_published_recipe_twice_the_same(project):
     assert f"| a\\|b | {counts} | 0 | {row['unknown']} | {row['hidden_positive']} |" in summary
     assert f"drawn {100 * report['false_negative_rate']:.2f}." in summary
 
-    folder = root / "data" / "simulate" / "digits"
+    folder = root / "data" / "simulate" / "digits-0"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     run(root)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -120,7 +122,7 @@ def test_what_is_given_is_not_measured(project):
 def test_settings_that_do_not_fit_leave_nothing(project, settings, words):
     root = project(table(np.ones((N, C), np.int8)), **settings)
     with pytest.raises(ConfigError, match=words):
-        simulate(root, "digits")
+        simulate(root, "digits", 0)
     assert not (root / "data" / "simulate").exists()
 
 
@@ -132,8 +134,33 @@ def test_rows_without_a_positive_can_be_refused(project):
     run(project(table(truth), empty_rows="error"))  # a test image does not matter
     truth[[first, second]] = 0
     root = project(table(truth), empty_rows="error")
-    before = (root / "data" / "simulate" / "digits" / "observed.h5").read_bytes()
+    before = (root / "data" / "simulate" / "digits-0" / "observed.h5").read_bytes()
     images = rf"2 training or val images of digits have no positive label: {first}\.jpg, {second}\.jpg"
     with pytest.raises(ConfigError, match=rf"^simulate\.empty_rows: error, and {images}$"):
-        simulate(root, "digits")
-    assert (root / "data" / "simulate" / "digits" / "observed.h5").read_bytes() == before
+        simulate(root, "digits", 0)
+    assert (root / "data" / "simulate" / "digits-0" / "observed.h5").read_bytes() == before
+
+
+def test_draws_of_other_numbers_hide_other_labels_of_the_same_images(project):
+    prepared = table(np.random.default_rng(3).integers(0, 2, (N, C)).astype(np.int8))
+    root, single = project(prepared), {}
+    for draw in (0, 1):
+        simulate(root, "digits", draw)
+        folder = root / "data" / "simulate" / f"digits-{draw}"
+        single[draw] = read_observed(folder / "observed.h5", prepared)["single"]
+        for code, part in enumerate(("official_train", "official_test")):
+            rows = prepared.official == code
+            generator = seeds.numpy_generator(draw, "simulate", part)
+            assert np.array_equal(single[draw][rows], seeded(prepared.truth[rows], generator))
+        assert json.loads((folder / "report.json").read_text())["draw"] == draw
+        assert f"# Observed labels of digits, draw {draw}\n" in (folder / "summary.md").read_text()
+    assert not np.array_equal(single[0], single[1])
+
+
+@pytest.mark.parametrize("protocol", ["literature", "given"])
+def test_labels_that_are_drawn_once_have_no_second_draw(project, protocol):
+    root = project(replace(table(np.ones((N, C), np.int8)), exhaustive=protocol == "literature"), protocol=protocol)
+    words = rf"^grid\.draws: \[1\], but simulate\.protocol of digits is {protocol}: .*\[0\]"
+    with pytest.raises(ConfigError, match=words):
+        simulate(root, "digits", 1)
+    assert not (root / "data" / "simulate").exists()

@@ -12,30 +12,30 @@ from stages.wasserstein import wasserstein
 from tests.stages import finished_runs as finished
 
 RUNS = {
-    ("linear_init", "digits-an-0"): "an",
-    ("linear_init", "digits-em_apl-0"): "em_apl",
-    ("finetune", "digits-em-0"): "em",
-    ("finetune", "digits-em-0-strong"): "em",
+    ("linear_init", "digits-an-0-0"): "an",
+    ("linear_init", "digits-em_apl-0-0"): "em_apl",
+    ("finetune", "digits-em-0-0"): "em",
+    ("finetune", "digits-em-0-0-strong"): "em",
 }
 
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> dict[str, Any]:
     root = tmp_path_factory.mktemp("wasserstein")
-    change: dict[str, Any] = {"dataset": "digits", "method": "em", "seed": 0, "start": "em"}
+    change: dict[str, Any] = {"dataset": "digits", "method": "em", "draw": 0, "seed": 0, "start": "em"}
     change["set"] = {"stage": {}, "method": {"alpha": 0.5}}
-    variants = finished.no_variants(finetune={"digits-em-0-strong": change})
+    variants = finished.no_variants(finetune={"digits-em-0-0-strong": change})
     grid = finished.grid(linear_init=["an", "em_apl"], finetune=["em"])
     finished.write_params(root, repository, grid=grid, variants=variants)
     table, observed = finished.write_data(root)
     held = {}
     for number, (stage, key) in enumerate(RUNS):
-        keeps_epochs = key == "digits-em_apl-0"
+        keeps_epochs = key == "digits-em_apl-0-0"
         held[stage, key] = finished.write_run(
             root, stage, key, table, observed["single"], seed=number, labelled=keeps_epochs
         )
-    wasserstein(root, "digits", 0)
-    folder = root / "analyses" / "wasserstein" / "digits-0"
+    wasserstein(root, "digits", 0, 0)
+    folder = root / "analyses" / "wasserstein" / "digits-0-0"
     return {
         "root": root,
         "table": table,
@@ -97,7 +97,7 @@ def test_epochs_of_val_always_and_of_train_where_kept(result: dict[str, Any]):
         (stage, key, split, str(epoch))
         for stage, key in RUNS
         for split in ("train", "val")
-        if split == "val" or key == "digits-em_apl-0"
+        if split == "val" or key == "digits-em_apl-0-0"
         for epoch in range(1, finished.EPOCHS + 1)
     ]
     assert [(row["stage"], row["key"], row["split"], row["epoch"]) for row in result["epochs"]] == expected
@@ -126,13 +126,13 @@ def test_every_kept_epoch_is_measured_class_by_class(result: dict[str, Any]):
 
 def test_runs_are_compared_with_the_grid_runs_of_their_stage(result: dict[str, Any]):
     runs = {(run["stage"], run["key"]): run for run in result["record"]["runs"]}
-    an, em_apl = runs["linear_init", "digits-an-0"], runs["linear_init", "digits-em_apl-0"]
+    an, em_apl = runs["linear_init", "digits-an-0-0"], runs["linear_init", "digits-em_apl-0-0"]
     for split in ("train", "val"):
         pairs = list(zip(em_apl[split]["per_class"], an[split]["per_class"], strict=True))
         assert em_apl[split]["share_of_classes_above"] == {"an": sum(a > b for a, b in pairs) / len(pairs)}
         assert an[split]["share_of_classes_above"] == {"em_apl": sum(b > a for a, b in pairs) / len(pairs)}
-    assert runs["finetune", "digits-em-0"]["val"]["share_of_classes_above"] == {}  # a variant is no yardstick
-    assert set(runs["finetune", "digits-em-0-strong"]["val"]["share_of_classes_above"]) == {"em"}
+    assert runs["finetune", "digits-em-0-0"]["val"]["share_of_classes_above"] == {}  # a variant is no yardstick
+    assert set(runs["finetune", "digits-em-0-0-strong"]["val"]["share_of_classes_above"]) == {"em"}
 
 
 def test_summary_shows_each_run(result: dict[str, Any]):
@@ -148,9 +148,9 @@ def test_a_class_without_hidden_positives_is_null_with_its_reason(tmp_path: Path
     table.truth[:, 2] = 0
     table.truth[:, 0], table.scored[:, 0] = 1, True  # every row keeps a positive
     finished.write_table(tmp_path / "data/prepare/digits/table.h5", table)
-    finished.write_run(tmp_path, "linear_init", "digits-an-0", table, observed["single"], seed=1, labelled=False)
-    wasserstein(tmp_path, "digits", 0)
-    folder = tmp_path / "analyses" / "wasserstein" / "digits-0"
+    finished.write_run(tmp_path, "linear_init", "digits-an-0-0", table, observed["single"], seed=1, labelled=False)
+    wasserstein(tmp_path, "digits", 0, 0)
+    folder = tmp_path / "analyses" / "wasserstein" / "digits-0-0"
     row = next(row for row in files.read_tsv(folder / "per_class.tsv") if row["class"] == "owl")
     assert (row["distance"], row["n_pos"]) == ("", "0")
     assert row["reason"] == "no hidden positive among the unannotated cells"
@@ -169,9 +169,9 @@ def test_an_epoch_without_a_distance_has_its_reason(tmp_path: Path, repository: 
     table, observed = finished.write_data(tmp_path)
     table.truth[:] = observed["single"] == 1  # nothing is hidden
     finished.write_table(tmp_path / "data/prepare/digits/table.h5", table)
-    finished.write_run(tmp_path, "linear_init", "digits-an-0", table, observed["single"], seed=1, labelled=False)
-    wasserstein(tmp_path, "digits", 0)
-    rows = files.read_tsv(tmp_path / "analyses/wasserstein/digits-0/epochs.tsv")
+    finished.write_run(tmp_path, "linear_init", "digits-an-0-0", table, observed["single"], seed=1, labelled=False)
+    wasserstein(tmp_path, "digits", 0, 0)
+    rows = files.read_tsv(tmp_path / "analyses/wasserstein/digits-0-0/epochs.tsv")
     assert len(rows) == finished.EPOCHS
     assert {(row["pooled"], row["mean_over_defined"], row["reason"]) for row in rows} == {
         ("", "", "no hidden positive among the unannotated cells")
@@ -179,7 +179,7 @@ def test_an_epoch_without_a_distance_has_its_reason(tmp_path: Path, repository: 
 
 
 def test_same_inputs_same_bytes(result: dict[str, Any]):
-    folder = result["root"] / "analyses" / "wasserstein" / "digits-0"
+    folder = result["root"] / "analyses" / "wasserstein" / "digits-0-0"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert before.keys() == {
         "wasserstein.json",
@@ -189,21 +189,21 @@ def test_same_inputs_same_bytes(result: dict[str, Any]):
         "summary.md",
         "manifest.json",
     }
-    wasserstein(result["root"], "digits", 0)
+    wasserstein(result["root"], "digits", 0, 0)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_a_missing_run_is_an_error_that_names_it(tmp_path: Path, repository: Path):
     finished.write_params(tmp_path, repository, grid=finished.grid(), variants=finished.no_variants())
     finished.write_data(tmp_path)
-    with pytest.raises(FileError, match="runs/linear_init/digits-an-0/logits.h5"):
-        wasserstein(tmp_path, "digits", 0)
+    with pytest.raises(FileError, match="runs/linear_init/digits-an-0-0/logits.h5"):
+        wasserstein(tmp_path, "digits", 0, 0)
 
 
 def test_torch_is_never_imported(result: dict[str, Any], repository: Path):
     code = (
         "import sys; from pathlib import Path; from stages.wasserstein import wasserstein; "
-        "wasserstein(Path(sys.argv[1]), 'digits', 0); sys.exit('torch' in sys.modules)"
+        "wasserstein(Path(sys.argv[1]), 'digits', 0, 0); sys.exit('torch' in sys.modules)"
     )
     command = [sys.executable, "-c", code, str(result["root"])]
     assert subprocess.run(command, cwd=repository).returncode == 0
@@ -213,17 +213,17 @@ def test_labels_that_are_not_exhaustive_are_skipped_with_the_reason(tmp_path: Pa
     grid = finished.grid(linear_init=["an"], finetune=["em"])
     finished.write_params(tmp_path, repository, grid=grid, variants=finished.no_variants())
     table, observed, _ = finished.write_given(tmp_path)
-    for stage, key in (("linear_init", "digits-an-0"), ("finetune", "digits-em-0")):
+    for stage, key in (("linear_init", "digits-an-0-0"), ("finetune", "digits-em-0-0")):
         finished.write_run(tmp_path, stage, key, table, observed, seed=1, labelled=False)
-    wasserstein(tmp_path, "digits", 0)
-    folder = tmp_path / "analyses" / "wasserstein" / "digits-0"
+    wasserstein(tmp_path, "digits", 0, 0)
+    folder = tmp_path / "analyses" / "wasserstein" / "digits-0-0"
     record = files.read_json(folder / "wasserstein.json")
     reason = "the labels of digits are not exhaustive: what is hidden is not known"
     nothing = {"variant": None, "reason": reason, "train": None, "val": None}
     assert record["truth"] is False
     assert record["runs"] == [
-        {"stage": "linear_init", "key": "digits-an-0", "method": "an"} | nothing,
-        {"stage": "finetune", "key": "digits-em-0", "method": "em"} | nothing,
+        {"stage": "linear_init", "key": "digits-an-0-0", "method": "an"} | nothing,
+        {"stage": "finetune", "key": "digits-em-0-0", "method": "em"} | nothing,
     ]
     for name, column in (("per_class", "distance"), ("epochs", "pooled"), ("class_epochs", "distance")):
         lines = (folder / f"{name}.tsv").read_text().splitlines()

@@ -158,6 +158,7 @@ def test_intervals_of_shares_hold_the_truth() -> None:
 
 def test_a_step_is_near_the_calibration_of_the_drawn_rows() -> None:
     scores, observed = sample(2000, [2.0, 3.0, 1.5], [-1.0, -0.5, -1.5], 9)
+    scores = scores / 7 + 5
     scores, observed = scores[observed.any(axis=1)], observed[observed.any(axis=1)]
     found = calibrate(scores, observed, CountDraw(), given_one=True)
     before = resampled_shares(scores, found, np.ones((1, len(scores))), given_one=True)[0]

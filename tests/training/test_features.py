@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.core import progress
 from pipeline.core.resume import Checkpoint
 from pipeline.networks.small import SmallBackbone
 from pipeline.training.features import MIRRORED, PLAIN, compute_features, extract, read_features, write_features
@@ -89,16 +88,3 @@ def test_an_interrupted_run_goes_on_and_mirrors_the_training_rows_alone(
         assert mirrored is not None
         np.testing.assert_allclose(features, expected[PLAIN], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(mirrored, expected[MIRRORED], rtol=1e-5, atol=1e-6)
-
-
-def test_outside_a_terminal_a_line_is_printed_every_half_minute(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    for batch in progress.track([[0] * 10] * 20, "digits features", 100, 300):
-        now[0] += 8.0 * (len(batch) == 10)
-    lines = capsys.readouterr().out.splitlines()
-    assert lines == [
-        f"digits features: {100 + 10 * n} of 300 images, 1 a second, {8 * (20 - n)} s left" for n in (4, 8, 12, 16, 20)
-    ]

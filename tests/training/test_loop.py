@@ -44,7 +44,7 @@ def run(network: Network, method: AssumeNegative | Any, images: Inputs, **option
     validation = tiny.features(5, seed=9) if network.backbone is None else tiny.images(5, seed=9)
     data = Data(images, observed, options.pop("validation", validation), options.pop("score", by_logits))
     resume = {name: options.pop(name, None) for name in ("checkpoint", "inherited")}
-    plan = tiny.plan(settings, name="linear_init digits-an-0", **options)
+    plan = tiny.plan(settings, name="linear_init digits-an-0-0", **options)
     return Trainer(network, method, data, plan, **resume).fit()
 
 
@@ -187,7 +187,7 @@ def test_a_last_batch_of_one_is_left_out_where_batch_norm_sees_one_value_alone()
 
 @pytest.mark.parametrize(("n", "size", "given"), [(3, 1, "batch_size: 1"), (1, 4, "1 training image")])
 def test_a_batch_that_batch_norm_cannot_train_on_is_an_error(n: int, size: int, given: str) -> None:
-    message = f"^linear_init digits-an-0: {given} leaves .* set batch_size to 2 or more, or batch_norm to frozen$"
+    message = f"^linear_init digits-an-0-0: {given} leaves .* set batch_size to 2 or more, or batch_norm to frozen$"
     with pytest.raises(ConfigError, match=message):
         rows_of_epoch(8, n, batch_size=size)
 
@@ -644,7 +644,7 @@ def test_a_loss_that_is_not_finite_names_run_epoch_and_term() -> None:
         return {"extra": outputs.logits.sum() * (math.nan if next(count) == 3 else 0.0)}  # second step of epoch 2
 
     network = tiny.network()
-    expected = r"linear_init digits-an-0: epoch 2: loss is not finite: {'risk': 0\.\d+, 'extra': nan}"
+    expected = r"linear_init digits-an-0-0: epoch 2: loss is not finite: {'risk': 0\.\d+, 'extra': nan}"
     with pytest.raises(TrainingError, match=expected):
         run(network, Probe(8, tell), tiny.features(8))
     assert all(torch.isfinite(value).all() for value in network.state_dict().values()), "no step was taken on it"
@@ -654,7 +654,7 @@ def test_a_loss_that_is_not_finite_names_run_epoch_and_term() -> None:
 def test_logits_that_are_not_finite_name_run_and_epoch(keep: bool, what: str) -> None:
     images = FeatureInputs(tiny.numbers(4, tiny.D) * 1e3, None, False)
     validation = FeatureInputs(tiny.numbers(4, tiny.D) * 1e3, None, False)
-    with pytest.raises(TrainingError, match=f"linear_init digits-an-0: {what} are not finite"):
+    with pytest.raises(TrainingError, match=f"linear_init digits-an-0-0: {what} are not finite"):
         settings = {"batch_size": 4, "keep_epoch_logits": keep}
         run(tiny.network(), tiny.method("an", 4), images, validation=validation, settings=settings, learning_rate=1e38)
 

@@ -72,7 +72,7 @@ class Project:
         signal = self.table.truth @ tiny.numbers(3, 5, seed=1)
         self.features = (signal + tiny.numbers(n, 5)).astype(np.float32)
         self.cache = root / "data" / "features" / "digits" / "features.h5"
-        self.labels = root / "data" / "simulate" / "digits" / "observed.h5"
+        self.labels = root / "data" / "simulate" / "digits-0" / "observed.h5"
         self.put(self.cache, features=self.features)
         self.put(root / "data" / "prepare" / "digits" / "images.h5", pixels=tiny.pixels(n))
         source = tiny.network(on_images=True)
@@ -155,8 +155,8 @@ def reference_map(truth: np.ndarray, logits: np.ndarray, scored: np.ndarray) -> 
 def test_a_run_stores_what_it_found(project: Project) -> None:
     search = {"values": [0.5, 0.01, 0.1], "epochs": None, "extend": 0}
     project.set("linear_init", epochs=4, learning_rate="grid", search=search)
-    linear_init(project.root, "digits", "em_apl", 0)
-    folder, table = project.folder("linear_init", "digits-em_apl-0"), project.table
+    linear_init(project.root, "digits", "em_apl", 0, 0)
+    folder, table = project.folder("linear_init", "digits-em_apl-0-0"), project.table
     assert {path.name for path in folder.iterdir()} == {*FILES, "manifest.json"}
     rows = {split: table.rows(split) for split in ("train", "val", "test")}
     metrics = read_json(folder / "metrics.json")
@@ -231,8 +231,8 @@ def test_a_run_stores_what_it_found(project: Project) -> None:
 
 
 def test_a_method_without_pseudo_labels_says_so(project: Project) -> None:
-    linear_init(project.root, "digits", "an", 0)
-    labels, attrs = arrays(project.folder("linear_init", "digits-an-0") / "labels.h5")
+    linear_init(project.root, "digits", "an", 0, 0)
+    labels, attrs = arrays(project.folder("linear_init", "digits-an-0-0") / "labels.h5")
     assert attrs["reason"] == "the method labels no unknown cell" and labels["pseudo_label"].shape == (0, 20, 3)
     assert (labels["belief"] == 0).all() and (labels["weight"] == 1).all()
 
@@ -248,7 +248,7 @@ def test_a_method_is_given_its_label_set(
         return Trainer(network, method, data, *rest)
 
     monkeypatch.setattr(training, "Trainer", noting)
-    linear_init(project.root, "digits", method, 0)
+    linear_init(project.root, "digits", method, 0, 0)
     expected = project.observed[kind][project.table.rows("train")]
     observed, problem = given[0]
     assert np.array_equal(observed.numpy(), expected)
@@ -258,39 +258,53 @@ def test_a_method_is_given_its_label_set(
 
 
 def test_a_run_repeats_its_bytes_and_another_seed_differs(project: Project) -> None:
-    linear_init(project.root, "digits", "em_apl", 0)
-    first = project.bytes("linear_init", "digits-em_apl-0")
+    linear_init(project.root, "digits", "em_apl", 0, 0)
+    first = project.bytes("linear_init", "digits-em_apl-0-0")
     torch.manual_seed(77)
-    linear_init(project.root, "digits", "em_apl", 0)
-    assert project.bytes("linear_init", "digits-em_apl-0") == first
-    linear_init(project.root, "digits", "em_apl", 1)
-    assert project.bytes("linear_init", "digits-em_apl-1")["weights.pt"] != first["weights.pt"]
+    linear_init(project.root, "digits", "em_apl", 0, 0)
+    assert project.bytes("linear_init", "digits-em_apl-0-0") == first
+    linear_init(project.root, "digits", "em_apl", 0, 1)
+    assert project.bytes("linear_init", "digits-em_apl-0-1")["weights.pt"] != first["weights.pt"]
+
+
+def test_a_run_learns_from_the_labels_of_its_draw(project: Project) -> None:
+    other = np.zeros_like(project.table.truth)  # the last present label of each row is shown
+    last = project.table.truth.shape[1] - 1 - project.table.truth[:, ::-1].argmax(axis=1)
+    other[np.arange(len(other)), last] = 1
+    project.put(project.labels.parents[1] / "digits-1" / "observed.h5", single=other)
+    for draw in (0, 1):
+        linear_init(project.root, "digits", "an", draw, 0)
+    first, second = (project.bytes("linear_init", f"digits-an-{draw}-0") for draw in (0, 1))
+    assert first["weights.pt"] != second["weights.pt"]
+    assert "label draw 1, seed 0" in (project.folder("linear_init", "digits-an-1-0") / "summary.md").read_text()
+    inputs = read_json(project.folder("linear_init", "digits-an-1-0") / "manifest.json")["inputs"]
+    assert {name for name in inputs if "simulate" in name} == {"data/simulate/digits-1/observed.h5"}
 
 
 def test_test_images_and_their_labels_decide_nothing(project: Project) -> None:
-    linear_init(project.root, "digits", "em_apl", 0)
-    first = project.bytes("linear_init", "digits-em_apl-0")
+    linear_init(project.root, "digits", "em_apl", 0, 0)
+    first = project.bytes("linear_init", "digits-em_apl-0-0")
     at = project.table.rows("test")
     features, truth = project.features.copy(), project.table.truth.copy()
     features[at] = 100 * tiny.numbers(len(at), 5, seed=8)
     truth[at] = np.where(project.table.scored[at], 1 - truth[at], 0)
     project.put(project.cache, features=features)
     project.write_table(truth=truth)
-    linear_init(project.root, "digits", "em_apl", 0)
-    second = project.bytes("linear_init", "digits-em_apl-0")
+    linear_init(project.root, "digits", "em_apl", 0, 0)
+    second = project.bytes("linear_init", "digits-em_apl-0-0")
     same = {name for name in FILES if first[name] == second[name]}
     assert same >= {"weights.pt", "method.pt", "labels.h5", "epochs.tsv", "search.tsv"}
     assert not same & {"logits.h5", "metrics.json", "per_class.tsv"}
 
 
 def test_truth_of_the_training_images_is_for_the_log_only(project: Project) -> None:
-    linear_init(project.root, "digits", "an", 0)
-    first = project.bytes("linear_init", "digits-an-0")
+    linear_init(project.root, "digits", "an", 0, 0)
+    first = project.bytes("linear_init", "digits-an-0-0")
     at, truth = project.table.rows("train"), project.table.truth.copy()
     truth[at] = np.where(project.table.scored[at], 1 - truth[at], 0)
     project.write_table(truth=truth)
-    linear_init(project.root, "digits", "an", 0)
-    second = project.bytes("linear_init", "digits-an-0")
+    linear_init(project.root, "digits", "an", 0, 0)
+    second = project.bytes("linear_init", "digits-an-0-0")
     assert {name for name in FILES if first[name] != second[name]} == {
         "epochs.tsv",
         "per_class.tsv",
@@ -299,12 +313,12 @@ def test_truth_of_the_training_images_is_for_the_log_only(project: Project) -> N
 
 def test_a_variant_lies_beside_the_run_it_varies(project: Project) -> None:
     change = {"stage": {"epochs": 3}, "method": {"alpha": 0.9}}
-    variant = {"dataset": "digits", "method": "em_apl", "seed": 0, "set": change}
-    project.sections["variants"]["linear_init"] = {"digits-em_apl-0-long": variant}
+    variant = {"dataset": "digits", "method": "em_apl", "draw": 0, "seed": 0, "set": change}
+    project.sections["variants"]["linear_init"] = {"digits-em_apl-0-0-long": variant}
     project.write_params()
-    linear_init(project.root, "digits", "em_apl", 0)
-    linear_init(project.root, "digits", "em_apl", 0, "digits-em_apl-0-long")
-    runs = [project.folder("linear_init", key) for key in ("digits-em_apl-0", "digits-em_apl-0-long")]
+    linear_init(project.root, "digits", "em_apl", 0, 0)
+    linear_init(project.root, "digits", "em_apl", 0, 0, "digits-em_apl-0-0-long")
+    runs = [project.folder("linear_init", key) for key in ("digits-em_apl-0-0", "digits-em_apl-0-0-long")]
     assert [read_json(run / "metrics.json")["epochs"] for run in runs] == [2, 3]
     assert [read_json(run / "provenance.json")["method"]["alpha"] for run in runs] == [0.2, 0.9]
 
@@ -322,29 +336,29 @@ def test_finetune_starts_from_backbone_and_head(project: Project, monkeypatch: p
         assert source is not None
         pixels = inputs.ImageInputs(tiny.pixels(36), np.arange(36), tiny.MEAN, tiny.STD)
         project.put(project.cache, features=source.pool(source(pixels.plain(np.arange(36)))).numpy())
-    linear_init(project.root, "digits", "an", 0)
+    linear_init(project.root, "digits", "an", 0, 0)
     assert inherited == []
-    head = project.folder("linear_init", "digits-an-0")
+    head = project.folder("linear_init", "digits-an-0-0")
     project.set("finetune", learning_rate=1e-30, batch_norm="frozen", epochs=1)
-    finetune(project.root, "digits", "an", 0)
+    finetune(project.root, "digits", "an", 0, 0)
     assert [state["clock"].tolist() for state in inherited] == [[read_json(head / "metrics.json")["epoch"], 2]]
-    first, whole = states(project, "linear_init", "digits-an-0"), states(project, "finetune", "digits-an-0")
+    first, whole = states(project, "linear_init", "digits-an-0-0"), states(project, "finetune", "digits-an-0-0")
     backbone = read_torch(project.backbone)["state"]
     expected = first | {f"backbone.{name}": value for name, value in backbone.items()}
     assert expected.keys() == whole.keys()
     assert all(torch.equal(value, expected[name]) for name, value in whole.items())
-    logits = [arrays(project.folder(stage, "digits-an-0") / "logits.h5")[0] for stage in ("linear_init", "finetune")]
+    logits = [arrays(project.folder(stage, "digits-an-0-0") / "logits.h5")[0] for stage in ("linear_init", "finetune")]
     for split in ("train", "val", "test"):
         np.testing.assert_allclose(logits[0][split], logits[1][split], rtol=1e-4, atol=1e-5)
 
 
 def test_lac_goes_on_from_the_first_stage(project: Project) -> None:
-    end_to_end(project.root, "digits", "plc", 0)
+    end_to_end(project.root, "digits", "plc", 0, 0)
     project.set("lac", learning_rate=1e-30, epochs=1, ema=None, weight_decay=0.0)
-    lac(project.root, "digits", "lac", 0)
-    first, second = states(project, "end_to_end", "digits-plc-0"), states(project, "lac", "digits-lac-0")
+    lac(project.root, "digits", "lac", 0, 0)
+    first, second = states(project, "end_to_end", "digits-plc-0-0"), states(project, "lac", "digits-lac-0-0")
     assert all(torch.equal(value, second[name]) for name, value in first.items())
-    queue = read_torch(project.folder("lac", "digits-lac-0") / "method.pt")["queue_labels"]
+    queue = read_torch(project.folder("lac", "digits-lac-0-0") / "method.pt")["queue_labels"]
     assert len(queue) == 7 and (queue > 0).any()
 
 
@@ -366,11 +380,11 @@ def test_a_run_that_was_killed_is_resumed(
         optimizer="adam",
         momentum=0.9,
     )
-    linear_init(project.root, "digits", "em_apl", 0)
-    expected = project.bytes("linear_init", "digits-em_apl-0")
+    linear_init(project.root, "digits", "em_apl", 0, 0)
+    expected = project.bytes("linear_init", "digits-em_apl-0-0")
     folder = project.root / ".pipeline" / "checkpoints"
     assert list(folder.iterdir()) == []
-    shutil.rmtree(project.folder("linear_init", "digits-em_apl-0"))
+    shutil.rmtree(project.folder("linear_init", "digits-em_apl-0-0"))
 
     steps = []
     views = inputs.FeatureInputs.views
@@ -383,12 +397,12 @@ def test_a_run_that_was_killed_is_resumed(
 
     monkeypatch.setattr(inputs.FeatureInputs, "views", killing)
     with pytest.raises(Killed):
-        linear_init(project.root, "digits", "em_apl", 0)
-    assert not project.folder("linear_init", "digits-em_apl-0").exists()
+        linear_init(project.root, "digits", "em_apl", 0, 0)
+    assert not project.folder("linear_init", "digits-em_apl-0-0").exists()
     release(checkpoints)
     monkeypatch.setattr(inputs.FeatureInputs, "views", views)
-    linear_init(project.root, "digits", "em_apl", 0)
-    assert project.bytes("linear_init", "digits-em_apl-0") == expected
+    linear_init(project.root, "digits", "em_apl", 0, 0)
+    assert project.bytes("linear_init", "digits-em_apl-0-0") == expected
     assert list(folder.iterdir()) == []
 
 
@@ -399,9 +413,9 @@ def test_a_checkpoint_is_of_these_settings_and_files_only(
     monkeypatch.setenv("SPML_SCRATCH", str(scratch))
 
     def name() -> str:
-        linear_init(project.root, "digits", "em_apl", 0)
+        linear_init(project.root, "digits", "em_apl", 0, 0)
         path = checkpoints[-1].path
-        assert path.parents[2] == scratch and path.parent.name == "linear_init-digits-em_apl-0"
+        assert path.parents[2] == scratch and path.parent.name == "linear_init-digits-em_apl-0-0"
         return path.name
 
     first = name()
@@ -460,23 +474,23 @@ def test_a_rate_that_diverged_is_tried_again_after_an_interruption(
         return views(self, index, names, seed, epoch)
 
     monkeypatch.setattr(inputs.FeatureInputs, "views", noting)
-    linear_init(project.root, "digits", "an", 0)
+    linear_init(project.root, "digits", "an", 0, 0)
     assert "lr 7e+37: epoch 2: loss is not finite" in capsys.readouterr().out
-    expected = project.bytes("linear_init", "digits-an-0")
+    expected = project.bytes("linear_init", "digits-an-0-0")
     diverging = epochs[6:-9]
     assert epochs == [1, 1, 1, 2, 2, 2, *diverging, 1, 1, 1, 2, 2, 2, 3, 3, 3] and diverging[:4] == [1, 1, 1, 2]
-    shutil.rmtree(project.folder("linear_init", "digits-an-0"))
+    shutil.rmtree(project.folder("linear_init", "digits-an-0-0"))
 
     last = len(epochs) - 4
     epochs.clear()
     with pytest.raises(Killed):
-        linear_init(project.root, "digits", "an", 0)
+        linear_init(project.root, "digits", "an", 0, 0)
     release(checkpoints)
     last = 99
     epochs.clear()
-    linear_init(project.root, "digits", "an", 0)
+    linear_init(project.root, "digits", "an", 0, 0)
     assert epochs == [*diverging, 2, 2, 2, 3, 3, 3]
-    assert project.bytes("linear_init", "digits-an-0") == expected
+    assert project.bytes("linear_init", "digits-an-0-0") == expected
     assert list((project.root / ".pipeline" / "checkpoints").iterdir()) == []
 
 
@@ -493,7 +507,7 @@ def killed(project: Project, monkeypatch: pytest.MonkeyPatch, made: list[Checkpo
     with monkeypatch.context() as patch:
         patch.setattr(inputs.FeatureInputs, "views", killing)
         with pytest.raises(Killed):
-            linear_init(project.root, "digits", "an", seed)
+            linear_init(project.root, "digits", "an", 0, seed)
     release(made)
     (made[-1].folder / "heat").write_bytes(np.random.default_rng(0).bytes(5 << 20))
     return made[-1].path
@@ -505,17 +519,17 @@ def test_a_run_tells_and_deletes_what_its_own_key_cannot_resume(
     checkpoints: list[Checkpoint],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    variant = {"dataset": "digits", "method": "an", "seed": 0, "set": {"stage": {"epochs": 3}, "method": {}}}
-    project.sections["variants"]["linear_init"] = {"digits-an-0-x": variant}
+    variant = {"dataset": "digits", "method": "an", "draw": 0, "seed": 0, "set": {"stage": {"epochs": 3}, "method": {}}}
+    project.sections["variants"]["linear_init"] = {"digits-an-0-0-x": variant}
     project.write_params()
     left, other = killed(project, monkeypatch, checkpoints), killed(project, monkeypatch, checkpoints, seed=1)
     capsys.readouterr()
-    linear_init(project.root, "digits", "an", 0, "digits-an-0-x")  # of another key
+    linear_init(project.root, "digits", "an", 0, 0, "digits-an-0-0-x")  # of another key
     project.set("linear_init", momentum=0.5)
     assert left.is_dir() and "interrupted" not in capsys.readouterr().out
-    linear_init(project.root, "digits", "an", 0)
+    linear_init(project.root, "digits", "an", 0, 0)
     told = [line for line in capsys.readouterr().out.splitlines() if "interrupted" in line]
-    assert len(told) == 1 and "linear_init digits-an-0: deleting 5." in told[0] and "0.0 hours ago" in told[0]
+    assert len(told) == 1 and "linear_init digits-an-0-0: deleting 5." in told[0] and "0.0 hours ago" in told[0]
     assert list((project.root / ".pipeline" / "checkpoints").iterdir()) == [other.parent]
     assert list(other.parent.iterdir()) == [other]
 
@@ -528,16 +542,16 @@ def test_a_run_tells_what_it_goes_on_with(
 ) -> None:
     left = killed(project, monkeypatch, checkpoints)
     capsys.readouterr()
-    linear_init(project.root, "digits", "an", 0)
+    linear_init(project.root, "digits", "an", 0, 0)
     out = capsys.readouterr().out
-    assert "linear_init digits-an-0: going on with an interrupted run (5." in out and "epoch 1/2" not in out
+    assert "linear_init digits-an-0-0: going on with an interrupted run (5." in out and "epoch 1/2" not in out
     assert not left.parent.exists()
 
 
 def test_what_another_process_is_training_stays(project: Project, checkpoints: list[Checkpoint]) -> None:
-    other = Checkpoint(project.root / ".pipeline/checkpoints/linear_init-digits-an-0/0123456789abcdef-0.1-None", 0)
+    other = Checkpoint(project.root / ".pipeline/checkpoints/linear_init-digits-an-0-0/0123456789abcdef-0.1-None", 0)
     (other.folder / "heat").write_bytes(b"hot")
-    linear_init(project.root, "digits", "an", 0)
+    linear_init(project.root, "digits", "an", 0, 0)
     assert (other.path / "disk" / "heat").exists()
     other.delete()
 
@@ -545,7 +559,7 @@ def test_what_another_process_is_training_stays(project: Project, checkpoints: l
 def test_a_run_that_diverged_leaves_nothing_to_resume(project: Project) -> None:
     project.set("linear_init", learning_rate=7e37)
     with pytest.raises(TrainingError, match="epoch 2"):
-        linear_init(project.root, "digits", "an", 0)
+        linear_init(project.root, "digits", "an", 0, 0)
     assert list((project.root / ".pipeline" / "checkpoints").iterdir()) == []
 
 
@@ -574,7 +588,7 @@ def test_an_edit_of_another_methods_code_leaves_a_run_resumable(
     monkeypatch.setattr(resume, "__file__", str(folder / "pipeline" / "core" / "resume.py"))
 
     def name() -> str:
-        linear_init(project.root, "digits", "an", 0)
+        linear_init(project.root, "digits", "an", 0, 0)
         return checkpoints[-1].path.name
 
     first = name()
@@ -594,7 +608,7 @@ def test_an_edit_of_another_methods_code_leaves_a_run_resumable(
 def scorer(project: Project, select: str, **table: Any) -> Callable[[np.ndarray], float]:
     project.set("finetune", select=select)
     project.write_table(**table)
-    run = read_run(project.root, "finetune", "digits", "an", 0, None)
+    run = read_run(project.root, "finetune", "digits", "an", 0, 0, None)
     return training.make_scorer(run, project.observed["single"])
 
 
@@ -639,8 +653,8 @@ def test_scores_say_by_split_whether_they_are_against_given_labels(
     for split in known:
         scored[project.table.rows(split)] = True
     project.write_table(exhaustive=False, scored=scored)
-    linear_init(project.root, "digits", "an", 0)
-    folder = project.folder("linear_init", "digits-an-0")
+    linear_init(project.root, "digits", "an", 0, 0)
+    folder = project.folder("linear_init", "digits-an-0-0")
     labels = read_json(folder / "metrics.json")["labels"]
     assert labels == {split: "clean" if split in known else "given" for split in ("val", "test")}
     lines = (folder / "summary.md").read_text().splitlines()
@@ -762,7 +776,7 @@ FAULTS: dict[str, tuple[str, Callable[[Project], Any], type[Exception], str]] = 
         "an",
         lambda p: p.set("linear_init", learning_rate=3e38),
         TrainingError,
-        r"linear_init digits-an-0 lr 3e\+38: epoch 1",
+        r"linear_init digits-an-0-0 lr 3e\+38: epoch 1",
     ),
     "no params": ("an", lambda p: (p.root / "params.yaml").unlink(), ConfigError, "params.yaml: cannot be read"),
 }
@@ -771,24 +785,24 @@ FAULTS: dict[str, tuple[str, Callable[[Project], Any], type[Exception], str]] = 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_bad_input_is_named_and_earlier_outputs_stay(project: Project, fault: str) -> None:
     method, spoil, error, message = FAULTS[fault]
-    folder = project.folder("linear_init", f"digits-{method}-0")
+    folder = project.folder("linear_init", f"digits-{method}-0-0")
     for name in FILES:
         write_text(folder / name, f"an earlier {name}")
-    before = project.bytes("linear_init", f"digits-{method}-0")
+    before = project.bytes("linear_init", f"digits-{method}-0-0")
     spoil(project)
     with pytest.raises(error, match=message):
-        linear_init(project.root, "digits", method, 0)
-    assert project.bytes("linear_init", f"digits-{method}-0") == before
+        linear_init(project.root, "digits", method, 0, 0)
+    assert project.bytes("linear_init", f"digits-{method}-0-0") == before
 
 
 def test_more_logits_than_a_run_may_keep(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "BUDGET", 2 * (finished.TRAIN + finished.VAL) * 3 - 1)
     words = "linear_init.default.keep_epoch_logits: 2 epochs of 32 x 3 logits.*false for digits"
     with pytest.raises(ConfigError, match=words):
-        linear_init(project.root, "digits", "an", 0)
+        linear_init(project.root, "digits", "an", 0, 0)
     project.set("linear_init", keep_epoch_logits=False)
-    linear_init(project.root, "digits", "an", 0)
-    assert "epochs_train" not in arrays(project.folder("linear_init", "digits-an-0") / "logits.h5")[0]
+    linear_init(project.root, "digits", "an", 0, 0)
+    assert "epochs_train" not in arrays(project.folder("linear_init", "digits-an-0-0") / "logits.h5")[0]
 
 
 def test_a_validation_split_that_tells_nothing_chooses_nothing_and_the_run_says_so(
@@ -800,24 +814,24 @@ def test_a_validation_split_that_tells_nothing_chooses_nothing_and_the_run_says_
     project.write_table(truth=truth, scored=scored)
     search = {"values": [0.5, 0.01, 0.1], "epochs": None, "extend": 0}
     project.set("linear_init", epochs=3, learning_rate="grid", search=search)
-    linear_init(project.root, "digits", "an", 0)
-    folder, told = project.folder("linear_init", "digits-an-0"), capsys.readouterr().out
+    linear_init(project.root, "digits", "an", 0, 0)
+    folder, told = project.folder("linear_init", "digits-an-0-0"), capsys.readouterr().out
     metrics = read_json(folder / "metrics.json")
     assert (metrics["learning_rate"], metrics["epoch"]) == (0.1, 3)
     assert (metrics["val"]["map"], metrics["val"]["classes_without_negative"]) == (None, 3)
-    assert "linear_init digits-an-0: val scores every rate alike, so it chose none: 0.1 is the middle one" in told
-    assert "linear_init digits-an-0: val scores every epoch alike, so it chose none: 3 is the last" in told
+    assert "linear_init digits-an-0-0: val scores every rate alike, so it chose none: 0.1 is the middle one" in told
+    assert "linear_init digits-an-0-0: val scores every epoch alike, so it chose none: 3 is the last" in told
     summary = (folder / "summary.md").read_text()
     assert "so the middle one was taken. Validation scored every epoch alike, so the last one was taken." in summary
 
 
 def test_rates_that_a_search_adds_are_on_record_and_an_edge_is_said(project: Project) -> None:
-    folder = project.folder("linear_init", "digits-an-0")
+    folder = project.folder("linear_init", "digits-an-0-0")
     edges = set()
     for extend, values in ((0, [0.01, 0.1, 0.5]), (1, [0.01, 0.1])):
         search = {"values": values, "epochs": None, "extend": extend}
         project.set("linear_init", epochs=3, learning_rate="grid", search=search)
-        linear_init(project.root, "digits", "an", 0)
+        linear_init(project.root, "digits", "an", 0, 0)
         trials = read_tsv(folder / "search.tsv")
         rates = [float(row["learning_rate"]) for row in trials]
         best = max(
@@ -848,33 +862,33 @@ def test_the_next_best_rate_is_the_run_where_the_best_diverges_later(
 
     search = {"values": [0.5, 0.01, 0.1], "epochs": 1, "extend": 0}
     project.set("linear_init", epochs=3, learning_rate="grid", search=search)
-    linear_init(project.root, "digits", "an", 0)
-    folder = project.folder("linear_init", "digits-an-0")
+    linear_init(project.root, "digits", "an", 0, 0)
+    folder = project.folder("linear_init", "digits-an-0-0")
     trials = read_tsv(folder / "search.tsv")
     best, second = (
         float(row["learning_rate"])
         for row in sorted(trials, key=lambda row: (-float(row["val_map"]), float(row["learning_rate"])))[:2]
     )
     monkeypatch.setattr(Trainer, "_step", late)
-    linear_init(project.root, "digits", "an", 0)
+    linear_init(project.root, "digits", "an", 0, 0)
     assert read_json(folder / "metrics.json")["learning_rate"] == second
     rows = {float(row["learning_rate"]): row for row in read_tsv(folder / "search.tsv")}
     assert (rows[best]["diverged"], rows[best]["chosen"], rows[second]["chosen"]) == ("2", "0", "1")
-    assert f"digits-an-0 lr {best:g}: epoch 2: loss is not finite" in capsys.readouterr().out
+    assert f"digits-an-0-0 lr {best:g}: epoch 2: loss is not finite" in capsys.readouterr().out
     assert ", then diverged in epoch 2" in (folder / "summary.md").read_text()
 
 
 def test_finetune_without_what_it_starts_from(project: Project) -> None:
     def refused(error: type[Exception], message: str) -> None:
         with pytest.raises(error, match=message):
-            finetune(project.root, "digits", "an", 0)
-        assert not project.folder("finetune", "digits-an-0").exists()
+            finetune(project.root, "digits", "an", 0, 0)
+        assert not project.folder("finetune", "digits-an-0-0").exists()
 
-    refused(FileError, "runs/linear_init/digits-an-0/weights.pt: no such file; run the stage that makes it")
+    refused(FileError, "runs/linear_init/digits-an-0-0/weights.pt: no such file; run the stage that makes it")
     project.put(project.cache, features=tiny.numbers(36, 8))
-    linear_init(project.root, "digits", "an", 0)
+    linear_init(project.root, "digits", "an", 0, 0)
     project.set("finetune", head=tiny.EMBEDDING)
-    refused(FileError, "digits-an-0/weights.pt: not a head of kind 'label_embedding'")
+    refused(FileError, "digits-an-0-0/weights.pt: not a head of kind 'label_embedding'")
     project.set("finetune", head=tiny.LINEAR, freeze=["layer1"])
     refused(ConfigError, "freeze: the backbone has no module 'layer1'")
     project.set("finetune", freeze=[])
@@ -885,13 +899,13 @@ def test_finetune_without_what_it_starts_from(project: Project) -> None:
 
 
 def test_lac_without_what_it_starts_from(project: Project) -> None:
-    with pytest.raises(FileError, match="runs/end_to_end/digits-plc-0/weights.pt: no such file"):
-        lac(project.root, "digits", "lac", 0)
-    end_to_end(project.root, "digits", "plc", 0)
+    with pytest.raises(FileError, match="runs/end_to_end/digits-plc-0-0/weights.pt: no such file"):
+        lac(project.root, "digits", "lac", 0, 0)
+    end_to_end(project.root, "digits", "plc", 0, 0)
     project.set("lac", head=tiny.EMBEDDING | {"heads": 4})
-    with pytest.raises(FileError, match="digits-plc-0/weights.pt: its head is .*'heads': 2.* asks for .*'heads': 4"):
-        lac(project.root, "digits", "lac", 0)
+    with pytest.raises(FileError, match="digits-plc-0-0/weights.pt: its head is .*'heads': 2.* asks for .*'heads': 4"):
+        lac(project.root, "digits", "lac", 0, 0)
     project.set("lac", head=tiny.EMBEDDING, strong=None)
     with pytest.raises(ConfigError, match="strong: is null, and `lac` .* asks for a strong view"):
-        lac(project.root, "digits", "lac", 0)
-    assert not project.folder("lac", "digits-lac-0").exists()
+        lac(project.root, "digits", "lac", 0, 0)
+    assert not project.folder("lac", "digits-lac-0-0").exists()

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pipeline.core.strict import Fraction, Positive, Strict
+from pipeline.core.strict import Fraction, Positive, Strict, given
 
 Pair = Annotated[tuple[float, float], Field(strict=False)]  # YAML has lists only
 """First and last value of what moves over the epochs."""
@@ -58,7 +58,7 @@ def check_schedule(schedule: Schedule | None, moves: bool) -> None:
         raise ValueError("schedule: is null, and belief or weight moves from a first to a last value")
     if schedule is not None and not moves:
         raise ValueError(
-            f"schedule: has no effect where neither belief nor weight moves; set it to null (given: {schedule})"
+            f"schedule: has no effect where neither belief nor weight moves; set it to null {given(schedule)}"
         )
 
 

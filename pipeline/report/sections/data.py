@@ -24,8 +24,9 @@ def part(page: Page, result: Results) -> Part:
     if len(splits):
         page.table(f"{result.name}-splits", splits)
         content["splits"] = _splits(result, splits)
-    if about.simulate is not None:
-        content["simulate"] = about.simulate
+    if about.first_draw is not None:
+        content["simulate"] = about.first_draw
+        content["rates"] = {draw: report["false_negative_rate"] for draw, report in about.simulate.items()}
     if len(classes):
         image = figures.supports(classes.sort_values("support_train", ascending=False, kind="stable"))
         content["figure"] = page.figure(f"{result.name}-classes", image, classes)

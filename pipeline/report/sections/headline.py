@@ -1,5 +1,7 @@
 """What was run and what came out."""
 
+import numpy as np
+
 from pipeline.report import counts
 from pipeline.report.context import Page, Part
 from pipeline.report.findings import findings
@@ -16,7 +18,7 @@ def part(page: Page, result: Results) -> Part:
 
 def _cards(result: Results) -> dict[str, str]:
     """Return numbers by what they count."""
-    table, simulate = result.about.table, result.about.simulate
+    table, simulate = result.about.table, result.about.simulate.values()
     if table is None:
         return {}
     splits = counts.splits(result.about).set_index("split")
@@ -32,9 +34,9 @@ def _cards(result: Results) -> dict[str, str]:
     if not table.exhaustive:
         share = train["cells_unscored"] / max(train["images"] * len(table.classes), 1)
         return cards | {"of the training labels are unknown; how many are present was not measured": percent(share)}
-    if simulate is not None:
+    if simulate:
         words = "of the unknown training labels are in truth present: the error of assuming them absent"
-        expected = simulate.get("expected_false_negative_rate")
+        expected = next(iter(simulate)).get("expected_false_negative_rate")
         words += "" if expected is None else f" ({percent(expected)} expected of such a draw)"
-        cards[words] = percent(simulate["false_negative_rate"])
+        cards[words] = percent(np.mean([report["false_negative_rate"] for report in simulate]))
     return cards

@@ -11,7 +11,7 @@ from PIL import Image
 
 from pipeline.report import analyses, frames
 from pipeline.report.context import Page, Part
-from pipeline.report.frames import ARM, Results
+from pipeline.report.frames import ARM, RUN, Results
 from pipeline.report.read import Dataset
 from pipeline.report.text import joined
 
@@ -28,7 +28,7 @@ def part(page: Page, result: Results) -> Part:
     if result.truth or every.empty:
         return Part(result.name)
     agreed = analyses.agreed(every)
-    page.table(f"{result.name}-missed", every[[*ARM, "key", *_CELL, "seed"]])
+    page.table(f"{result.name}-missed", every[[*ARM, "key", *_CELL, *RUN]])
     page.table(f"{result.name}-missed_agreed", agreed)
     first, arms = agreed[:_SHOWN], frames.arms_of(every)
     shown = pd.DataFrame({
@@ -47,7 +47,13 @@ def part(page: Page, result: Results) -> Part:
         })
         for arm in page.choose(result, arms).shown
     }  # fmt: skip
-    content = {"open": shown[:_OPEN], "next": shown[_OPEN:], "networks": len(arms), "seed": every["seed"].iloc[0]}
+    content = {
+        "open": shown[:_OPEN],
+        "next": shown[_OPEN:],
+        "networks": len(arms),
+        "draw": every["draw"].iloc[0],
+        "seed": every["seed"].iloc[0],
+    }
     return Part(result.name, {**content, "by_method": by_method})
 
 

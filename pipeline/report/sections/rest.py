@@ -6,7 +6,7 @@ import pandas as pd
 
 from pipeline.report import analyses
 from pipeline.report.context import Page
-from pipeline.report.frames import Results
+from pipeline.report.frames import RUN, Results
 from pipeline.report.sections.data import facts
 from pipeline.report.text import cut_short, label, leaves
 
@@ -34,7 +34,7 @@ def _skipped(page: Page, result: Results) -> list[str]:
     items = [f"No pseudo-label audit of {cut_short(names)}: {why}." for why, names in reasons.items()]
     reasons = {} if result.truth else dict.fromkeys(result.wasserstein["runs"]["reason"], ["any class"])
     lost = result.wasserstein["per_class"]
-    lost = lost[lost["distance"].isna()].sort_values("seed", kind="stable")
+    lost = lost[lost["distance"].isna()].sort_values(RUN, kind="stable")
     for row in lost.drop_duplicates(["reason", "class", "split"]).to_dict("records"):
         reasons.setdefault(row["reason"], []).append(f"{row['class']} ({row['split']})")
     items += [f"No Wasserstein distance of {cut_short(names)}: {why}." for why, names in reasons.items()]

@@ -9,7 +9,7 @@ from pipeline.config.params import TRAINING_STAGES
 from pipeline.report import analyses, comparisons, figures, findings, frames
 from pipeline.report.context import Page, Part
 from pipeline.report.frames import BASELINE, ORACLES, Results
-from pipeline.report.text import LISTED, column, label, leaves, listed, marked
+from pipeline.report.text import LISTED, column, interval, label, leaves, listed, marked, points, spread_of
 
 SIDES = ("linear_init", "finetune")
 
@@ -110,7 +110,7 @@ def _side_by_side(page: Page, result: Results) -> dict[str, Any] | None:
 
 def _last(row: dict[Any, Any]) -> dict[str, Any]:
     """Return the columns of the last stage that a row of ``side_by_side`` has, without their prefix."""
-    stage = SIDES[isinstance(row["finetune_seeds"], list)]
+    stage = SIDES[isinstance(row["finetune_runs"], list)]
     mine = {key.removeprefix(f"{stage}_"): value for key, value in row.items() if key.startswith(f"{stage}_")}
     return {**mine, "stage": stage, "method": row["method"], "variant": row["variant"]}
 
@@ -119,14 +119,15 @@ def _stage(page: Page, result: Results, stage: str, ranked: pd.DataFrame) -> dic
     """Return the table of one stage and what its note says."""
     rows = _by_head(ranked)
     first, every = rows.iloc[0], rows.to_dict("records")
-    seeds = [len(row["seeds"]) for row in every]
-    uneven = len(set(zip(seeds, rows["planned"], strict=True))) > 1 or seeds[0] < first["planned"]
+    counts = [len(row["runs"]) for row in every]
+    uneven = len(set(zip(counts, rows["planned"], strict=True))) > 1 or counts[0] < first["planned"]
     coverage = analyses.label_coverage(result)
     labelled = [findings.labelled(findings.coverage_of(coverage, arm)) for arm in frames.arms_of(rows)]
     methods = _methods(page, result, every)
     table = {
         "Method": methods,
         f"Test mAP, {first['classes_present']} present": column(rows, "test_map"),
+        **_deviations(rows),
         **{key.capitalize(): rows[key] for key in ("head", "protocol") if rows[key].nunique() > 1},
         f"Absent = 0, {first['classes']} classes": column(rows, "test_map_absent_zero"),
         f"Supported, {first['classes_supported']} classes": column(rows, "test_map_supported"),
@@ -134,17 +135,19 @@ def _stage(page: Page, result: Results, stage: str, ranked: pd.DataFrame) -> dic
         "Val mAP": column(rows, "val_map"),
         "Learning rate": [_rates(dict.fromkeys(row["learning_rate"]), row["edge"]) for row in every],
         "Epoch": [f"{listed(row['epoch'])} of {listed(dict.fromkeys(row['epochs']))}" for row in every],
-        **({"Seeds": [_of(count, row["planned"]) for count, row in zip(seeds, every, strict=True)]} if uneven else {}),
+        **({"Runs": [_of(count, row["planned"]) for count, row in zip(counts, every, strict=True)]} if uneven else {}),
         "Knows the label density": ["yes" if known else "no" for known in rows["density"]],
         **({"Cells labelled": labelled} if any(words != "–" for words in labelled) else {}),
     }
     names = [method["text"] for method in methods]
-    averaged = zip(names, rows["averaged"], seeds, strict=True)
+    averaged = zip(names, rows["averaged"], counts, strict=True)
     runs = result.runs[result.runs["stage"] == stage]
     return {
         "table": pd.DataFrame(table),
         "marks": _marks(rows["method"].tolist(), rows["head"].tolist(), result.given),
-        "seeds": 0 if uneven else seeds[0],
+        "runs": 0 if uneven else counts[0],
+        "draws": result.draws,
+        "paired": _paired(page, result, stage),
         "reasons": rows.loc[rows["gap_share"].isna() & result.truth, "gap_share_reason"].unique().tolist(),
         "rules": runs["select"].unique().tolist(),
         "averaged": [(name, count, of) for name, count, of in averaged if count],
@@ -162,14 +165,46 @@ def _closed(share: float) -> dict[str, str]:
     return {"text": "–"} if pd.isna(share) else {"text": f"{share:.0f}%", "bar": f"{min(max(share, 0), 100):.1f}"}
 
 
-def _of(seeds: int, planned: int) -> str:
-    return f"{seeds} of {planned}" if seeds < planned else str(seeds)
+def _of(runs: int, planned: int) -> str:
+    return f"{runs} of {planned}" if runs < planned else str(runs)
+
+
+def _deviations(rows: pd.DataFrame) -> dict[str, list[str]]:
+    """Return the columns of the spread over draws and over seeds, where rows have both."""
+    names = {"Std over draws": "test_map_std_draws", "Std over seeds": "test_map_std_seeds"}
+    known = [rows[name].notna().any() for name in names.values()]
+    return {title: [points(value) for value in rows[name]] for title, name in names.items()} if all(known) else {}
+
+
+def _paired(page: Page, result: Results, stage: str) -> pd.DataFrame | None:
+    """Return the table of differences to the best of a stage and to the baseline; None of one label draw."""
+    rows = comparisons.against_references(result, stage)
+    if result.draws < 2 or "test" in result.given or not (rows[["best", "base"]] != "").to_numpy().any():
+        return None
+    page.table(f"{result.name}-{stage}-paired", rows)
+    table = {"Method": [page.name(result, arm) for arm in frames.arms_of(rows)]}
+    every = rows.to_dict("records")
+    for name, other in (("best", "the highest"), ("base", label(BASELINE))):
+        if not rows[name].any():
+            continue
+        table[f"Minus {other}"] = [_difference(row, name) for row in every]
+        table[f"Draws won, {other}"] = [
+            f"{row[f'from_{name}_won']:.0f} of {row[f'from_{name}_draws']:.0f}" if row[name] else "–" for row in every
+        ]
+    return pd.DataFrame(table)
+
+
+def _difference(row: dict[Any, Any], name: str) -> str:
+    """Return a difference with its interval in brackets, where there is one."""
+    if not row[name]:
+        return "–"
+    value = spread_of(row, f"from_{name}")
+    return f"{value['mean']:+.1f}" + ("" if pd.isna(value["low"]) else f" [{interval(value)}]")
 
 
 def _note(page: Page, result: Results, row: dict[Any, Any]) -> str:
     """Return in a few words what sets a row apart: an oracle's knowledge, another's head, what a variant changes."""
-    key = f"{result.name}-{row['method']}-{row['seeds'][0]}-{row['variant']}"
-    item = getattr(page.collected.params.variants, row["stage"]).get(key)
+    item = getattr(page.collected.params.variants, row["stage"]).get(row["key"])
     changes = [] if item is None else [*leaves(item.set.stage), *leaves(item.set.method)]
     words = ", ".join(f"{name} = {value}" for name, value in changes if name != "protocol")  # which has its own place
     start = f"from {label(row['start'], truth=result.truth)}'s linear head" if row["start"] else ""
