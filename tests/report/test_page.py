@@ -232,7 +232,10 @@ def test_the_stage_writes_the_same_bytes_in_another_process_and_removes_old_figu
     assert done.returncode == 0, done.stderr
     assert _content(small / "report") == first
     text = (small / "report/index.html").read_text(encoding="utf-8")
-    assert "LAC ends 5.0 points of test mAP below PLC trained on on one label draw, which decides nothing" in text
+    assert (
+        "LAC ends 5.0 points of test mAP below PLC trained on, measured on one label draw, which decides nothing"
+        in text
+    )
     assert str(small) not in text
 
 
