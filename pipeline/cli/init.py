@@ -25,9 +25,9 @@ from pipeline.labels.table import SPLITS, Dataset, Table
 from pipeline.sources import base
 
 SIZE = 224  # pixels of the packaged backbone
-PARTIAL = ("an", "wan", "em", "gr")
+PARTIAL = ("an", "wan", "em", "gr", "ridge")
 """Methods that know nothing but one label an image."""
-FULL = (*PARTIAL, "full")
+FULL = (*PARTIAL, "full", "ridge_full")
 YAML_WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 """What some reader of YAML takes for something else than a name."""
 

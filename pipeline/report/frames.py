@@ -39,7 +39,7 @@ Spread = dict[str, Any]
 BASELINE = "an"
 CEILING = "full"
 SECOND_STAGE = "lac"  # the stage, and the method it is named after
-ORACLES = {"full": "sees all labels", "iun": "sees the true negatives"}
+ORACLES = {"full": "sees all labels", "ridge_full": "sees all labels", "iun": "sees the true negatives"}
 GIVEN = "against the given labels; unknown counted absent"
 """What is said wherever a score stands that is not against full labels."""
 
@@ -273,7 +273,7 @@ def _arms(runs: pd.DataFrame, plan: list[Planned], supported: tuple[str, ...] | 
             "classes": int(mine["classes"].iloc[0]), "classes_present": int(mine["classes_present"].min()),
             "classes_supported": len(supported or ()),
             **dict.fromkeys([key for name in SHARES for key in (name, f"{name}_reason")]),
-            "learning_rate": mine["learning_rate"].tolist(), "epoch": mine["epoch"].tolist(),
+            "learning_rate": [None if pd.isna(rate) else rate for rate in mine["learning_rate"]], "epoch": mine["epoch"].tolist(),
             "epochs": mine["epochs"].tolist(), "edge": bool(mine["edge"].any()),
             "averaged": int(mine["averaged"].sum()),
         })  # fmt: skip

@@ -99,7 +99,8 @@ class Run(Planned):
     threshold: float | None
     averaged: bool
     """Whether the moving average of the weights was chosen, not the weights."""
-    learning_rate: float
+    learning_rate: float | None
+    """None of a head that was fitted in closed form."""
     edge: bool
     """Whether that rate is the lowest or highest of at least three that were tried."""
     epoch: int

@@ -13,7 +13,7 @@ from pipeline.networks.interface import Outputs
 from pipeline.networks.linear import LinearHead
 from pipeline.networks.network import Network, cpu_state
 from pipeline.training.beliefs import believe
-from pipeline.training.execute import make_scorer
+from pipeline.training.choice import make_scorer
 from pipeline.training.inputs import predict
 from pipeline.training.loop import History
 from pipeline.training.run import SPLITS, Run, Start

@@ -69,8 +69,9 @@ def _conditions(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def _rates(rates: Iterable[float], edge: bool) -> str:
-    """Return learning rates, with a star where one is an edge of the search."""
-    return listed(float(rate) for rate in rates) + " *" * bool(edge)
+    """Return learning rates, with a star where one is an edge of the search; no number of a closed form."""
+    known = [float(rate) for rate in rates if not pd.isna(rate)]
+    return listed(known) + " *" * bool(edge) if known else "closed form"
 
 
 def _side_by_side(page: Page, result: Results) -> dict[str, Any] | None:
