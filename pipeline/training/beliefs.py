@@ -7,7 +7,8 @@
 Lambda is the largest whose precision of shown labels, each weighted by the labels its image is expected to have, is
 within a standard error of the best. In the first fit that is measured on left-out scores. Later targets were made by
 earlier fits, which have seen every image's shown label: a left-out score does not forget it, and asks for far too
-small a lambda. So the whole chain of fits runs again without each fold of the images, which it then scores.
+small a lambda. So the whole chain of fits runs again without each fold of the images, which it then scores. Scores are
+compared without the mean target of a fit, which lies further from an image that it has not seen.
 
 The last logits are those of images that have a label, as each labelled one has; the others' are not, which gives more
 labels an image, and better targets.
@@ -124,11 +125,11 @@ def believe(
             number, precision = _choose(_left_out(chains[0], heads[0]), shown, stands, seen)
         elif len(chains) > 1:
             number, precision = _choose(_held_out(features, chains[1:], heads[1:], shown.shape), shown, stands, seen)
-        scores = ridge.leave_one_out(chains[0].rows, heads[0], chains[0].targets, number)
+        scores = ridge.leave_one_out(chains[0].rows, heads[0], chains[0].targets, number, steady=True)
         given_one = isinstance(draw, CountDraw) and place == fits - 1
         calibrated = calibrate(scores, observed, draw, given_one)
         for chain, fitted in zip(chains, heads, strict=True):
-            own = ridge.leave_one_out(chain.rows, fitted, chain.targets, number)
+            own = ridge.leave_one_out(chain.rows, fitted, chain.targets, number, steady=True)
             chain.targets = posterior_of_arrays(calibrated.logits(own), observed, draw)[2]
         if isinstance(draw, CountDraw):
             stands = _labels_unseen(chains) / np.maximum(shown.sum(axis=1), 1)
@@ -193,7 +194,7 @@ def _chains(
 def _left_out(chain: _Chain, heads: ridge.Heads) -> Iterator[np.ndarray]:
     """Yield the (N, C) left-out scores of each lambda."""
     for number in range(len(chain.rows.lambdas)):
-        yield ridge.leave_one_out(chain.rows, heads, chain.targets, number)
+        yield ridge.leave_one_out(chain.rows, heads, chain.targets, number, steady=True)
 
 
 def _held_out(
@@ -203,7 +204,8 @@ def _held_out(
     for number in range(len(ridge.LAMBDAS)):
         scores = np.empty(shape)
         for chain, fitted in zip(chains, heads, strict=True):
-            scores[chain.held] = ridge.score(features[chain.held], fitted.weights[number], fitted.bias[number])
+            centre = chain.rows.weights @ chain.targets
+            scores[chain.held] = ridge.score(features[chain.held], fitted.weights[number], fitted.bias[number]) - centre
         yield scores
 
 

@@ -126,7 +126,9 @@ def fit(rows: Decomposition, targets: np.ndarray) -> Heads:
     return Heads(weights, centre - weights @ rows.mean)
 
 
-def leave_one_out(rows: Decomposition, heads: Heads, targets: np.ndarray, number: int) -> np.ndarray:
+def leave_one_out(
+    rows: Decomposition, heads: Heads, targets: np.ndarray, number: int, steady: bool = False
+) -> np.ndarray:
     """Return the score that each image's plain view has from the other images.
 
     Args:
@@ -134,16 +136,22 @@ def leave_one_out(rows: Decomposition, heads: Heads, targets: np.ndarray, number
         heads: What `fit` returned for these targets.
         targets: (N, C).
         number: Position of the penalty.
+        steady: Whether the mean target is that of all images. Without an image the mean lies further from its target,
+            and where the penalty is large, so that scores hardly differ, that alone ranks positives last.
 
     Returns:
-        (N, C) scores, exactly those of fits without the image.
+        (N, C) scores, exactly those of fits without the image, but for the mean where it is ``steady``.
     """
     missed = [targets - score(view, heads.weights[number], heads.bias[number]) for view in rows.views]
     own = rows.leverage[number][..., None]  # (V, V, N, 1)
     if len(missed) == 1:
-        return targets - missed[0] / (1 - own[0, 0])
-    determinant = (1 - own[0, 0]) * (1 - own[1, 1]) - own[0, 1] ** 2
-    return targets - ((1 - own[1, 1]) * missed[0] + own[0, 1] * missed[1]) / determinant
+        result = targets - missed[0] / (1 - own[0, 0])
+    else:
+        determinant = (1 - own[0, 0]) * (1 - own[1, 1]) - own[0, 1] ** 2
+        result = targets - ((1 - own[1, 1]) * missed[0] + own[0, 1] * missed[1]) / determinant
+    if steady:
+        result += (rows.weights / (1 - rows.weights))[:, None] * (targets - rows.weights @ targets)
+    return result
 
 
 def score(features: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> np.ndarray:

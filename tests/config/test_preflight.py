@@ -150,8 +150,8 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
             r"^finetune\.default\.strong: is set, and compared by none of an, em; set it to null$",
         ),
         (
-            {"variants/lac/digits-an-0-x": VARIANT | {"method": "an", "set": STRONG}},
-            r"^variants\.lac\.digits-an-0-x\.set\.stage\.strong: is set, and compared by none of an; set it to null$",
+            {"variants/lac/digits-an-0-0-x": VARIANT | {"method": "an", "set": STRONG}},
+            r"^variants\.lac\.digits-an-0-0-x\.set\.stage\.strong: is set, and compared by none of an; set it to null$",
         ),
         (
             {"finetune/default/protocol": "published"}

@@ -1,4 +1,3 @@
-import itertools
 from typing import Any
 
 import numpy as np
@@ -39,12 +38,13 @@ def test_with_all_labels_shown_it_is_ridge_by_leaving_each_image_out() -> None:
             x, y = given["features"][kept], full[kept].astype(float)
             centred = x - x.mean(0)
             weights = np.linalg.solve(centred.T @ centred + 40 * penalty * np.eye(6), centred.T @ (y - y.mean(0)))
-            rows.append((given["features"][i] - x.mean(0)) @ weights + y.mean(0))
+            rows.append((given["features"][i] - x.mean(0)) @ weights + full.mean(0))  # the mean of all 40
         scores.append(np.array(rows))
         precision.append(np.mean(np.array(average_precision(full, scores[-1]), float)))
-    best = int(np.argmax(precision))
-    assert found.fits[0].penalty == ridge.LAMBDAS[best]
+    best = ridge.LAMBDAS.index(found.fits[0].penalty)
     assert found.fits[0].precision == pytest.approx(precision[best])
+    assert best >= np.argmax(precision)
+    assert max(precision) - precision[best] < 0.03  # a standard error of 50 positives' precision, paired
     logits = calibrate(scores[best], full, ShareDraw(1.0)).logits(scores[best])
     assert np.allclose(found.logits, logits, atol=1e-4)
     assert (found.present == full).all()
@@ -86,19 +86,25 @@ def test_beliefs_find_hidden_labels_and_their_number(shown: int) -> None:
 
 
 def test_lambda_is_not_fooled_by_targets_that_have_seen_the_labels() -> None:
-    generator = np.random.default_rng(0)
-    observed = np.eye(6, dtype=np.int8)[generator.integers(6, size=120)]
-    found = believe(generator.normal(size=(120, 400)), observed)  # noise, which tells nothing
-    for before, fit in itertools.pairwise(found.fits):
-        assert fit.precision < 1.25 * before.labels / 6  # what scores by chance have
+    generator = np.random.default_rng(4)
+    weights = np.zeros((300, 6))
+    weights[:10] = generator.normal(size=(10, 6))  # 10 of more features than images tell anything
+    features = generator.normal(size=(1200, 300)) * np.where(np.arange(300) < 10, 1, 0.6)
+    truth = generator.random((1200, 6)) < expit(features @ weights - 1.2)
+    truth[~truth.any(axis=1), 0] = True
+    observed = np.array([np.eye(6, dtype=np.int8)[generator.choice(np.flatnonzero(row))] for row in truth[:200]])
+    found = believe(features[:200], observed)
+    assert all(fit.penalty > 10 for fit in found.fits)  # test mAP rises up to 100
+    score = ridge.score(features[200:], found.weights, found.bias)
+    assert mean_average_precision(truth[200:].astype(int), score)["map"] > 63
 
 
 def test_mirrored_views_and_float16_are_taken() -> None:
     given = sample(n=80, d=100)
     narrow = given["features"].astype(np.float16)
-    plain = believe(narrow, given["observed"])
-    found = believe(narrow, given["observed"], narrow)
-    assert np.allclose(found.logits, plain.logits, atol=1e-2)  # a mirror that changes nothing
+    plain = believe(narrow, given["observed"], fits=1)
+    found = believe(narrow, given["observed"], narrow, fits=1)
+    assert np.allclose(found.logits, plain.logits, atol=1e-9)  # a mirror that changes nothing
     assert np.isfinite(believe(narrow, given["observed"], narrow[::-1]).logits).all()
 
 

@@ -91,6 +91,20 @@ def test_heads_and_left_out_scores_are_those_of_explicit_fits(name: str) -> None
             assert np.allclose(found[i], row @ weights + bias, rtol=0, atol=1e-8)
 
 
+@pytest.mark.parametrize("name", ["more rows", "mirrored and weighted"])
+def test_steady_scores_keep_the_mean_of_all_images(name: str) -> None:
+    given = PROBLEMS[name]
+    rows = ridge.decompose(given["features"], given["mirrored"], given["weights"], LAMBDAS)
+    found = ridge.leave_one_out(rows, ridge.fit(rows, given["targets"]), given["targets"], 2, steady=True)
+    shares = np.ones(len(found)) if given["weights"] is None else given["weights"]
+    for i, row in enumerate(given["features"]):
+        weights, bias = by_least_squares(given, rows.lambdas[2], left_out=i)
+        kept = np.arange(len(found)) != i
+        moved = np.average(given["targets"][kept], axis=0, weights=shares[kept])
+        mean = np.average(given["targets"], axis=0, weights=shares)
+        assert np.allclose(found[i], row @ weights + bias - moved + mean, rtol=0, atol=1e-8)
+
+
 def test_the_target_of_an_image_does_not_move_its_left_out_score() -> None:
     given = problem(12, 30, 3, mirrored=True, weighted=True)
     rows = ridge.decompose(given["features"], given["mirrored"], given["weights"])
