@@ -327,7 +327,7 @@ def test_a_profile_is_laid_over_the_files_of_its_methods_and_the_default_restore
     after = read_project(small)
     assert status(small) == ["params.yaml", "params/methods/em.yaml", "params/methods/lac.yaml"]
     assert after.method("em", "digits") == before.method("em", "digits") | {"alpha": 0.7}
-    assert after.method("em", "voc") == before.method("em", "voc")
+    assert after.method("em", "cub") == before.method("em", "cub")  # which has an alpha of its own
     assert after.method("lac", "digits") == before.method("lac", "digits") | {"queue_size": 7}
     profile.apply(small, "photos")  # which changes no method
     assert status(small) == ["params.yaml"]
