@@ -149,6 +149,8 @@ class PlannedRun:
     """Augmented views of an image that the method compares."""
     needs: AbstractSet[str]
     """What the method reads beside logits."""
+    closed_form: bool = False
+    """Whether the method's head on cached features is fitted in closed form."""
 
     @property
     def where(self) -> str:
@@ -199,6 +201,11 @@ def cached_features(run: PlannedRun) -> list[str]:
     if settings.flip and not run.params.settings("features", run.dataset).mirrored:
         needs = f"needs the mirrored view in the feature cache (features.{run.dataset}.mirrored)"
         problems.append(f"{run.origin('flip')}: {needs}")
+    if run.closed_form and "beliefs" in run.needs and run.params.settings("beliefs", run.dataset).kind == "file":
+        problems.append(
+            f"{run.where}: `{run.method}` takes the linear head of beliefs.{run.dataset}, and a file gives none; set its "
+            "kind to fits"
+        )
     if pictures := sorted(run.needs & OF_PICTURES):
         problems.append(
             f"{run.where}: `{run.method}` needs {' and '.join(pictures)} of pictures; cached features hold none"

@@ -30,7 +30,7 @@ class Ridge(Method):
 
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
         """Return the stored beliefs, weight 1 and log losses; arguments as in `Method.cells`."""
-        return log_cells(logits, self.beliefs.to(logits)[index])
+        return log_cells(logits, self.beliefs[index.to(self.beliefs.device)].to(logits))
 
 
 METHOD = Ridge
