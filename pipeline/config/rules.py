@@ -203,8 +203,8 @@ def cached_features(run: PlannedRun) -> list[str]:
         problems.append(f"{run.origin('flip')}: {needs}")
     if run.closed_form and "beliefs" in run.needs and run.params.settings("beliefs", run.dataset).kind == "file":
         problems.append(
-            f"{run.where}: `{run.method}` takes the linear head of beliefs.{run.dataset}, and a file gives none; set its "
-            "kind to fits"
+            f"{run.where}: `{run.method}` takes the linear head of beliefs.{run.dataset}, and a file gives none; "
+            "set its kind to fits"
         )
     if pictures := sorted(run.needs & OF_PICTURES):
         problems.append(

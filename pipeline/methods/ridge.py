@@ -1,4 +1,4 @@
-"""RIDGE: closed-form fits that believe in hidden labels.
+"""RIDGE: closed-form fits on believed labels.
 
 Linear head: ridge regression on targets, at first the known labels, then what the fit before makes the draw's
 likelihood believe of the unknown ones; the last of ``beliefs.fits`` fits, as the stage beliefs has it. On images the

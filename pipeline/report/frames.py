@@ -273,7 +273,8 @@ def _arms(runs: pd.DataFrame, plan: list[Planned], supported: tuple[str, ...] | 
             "classes": int(mine["classes"].iloc[0]), "classes_present": int(mine["classes_present"].min()),
             "classes_supported": len(supported or ()),
             **dict.fromkeys([key for name in SHARES for key in (name, f"{name}_reason")]),
-            "learning_rate": [None if pd.isna(rate) else rate for rate in mine["learning_rate"]], "epoch": mine["epoch"].tolist(),
+            "learning_rate": [None if pd.isna(rate) else rate for rate in mine["learning_rate"]],
+            "epoch": mine["epoch"].tolist(),
             "epochs": mine["epochs"].tolist(), "edge": bool(mine["edge"].any()),
             "averaged": int(mine["averaged"].sum()),
         })  # fmt: skip
