@@ -106,7 +106,7 @@ def _given(
     root: Path, settings: GivenBeliefs, table: Table, observed: np.ndarray
 ) -> tuple[Beliefs, dict[str, np.ndarray], dict[str, Any]]:
     """Return what somebody else believes, no head, and what report.json holds."""
-    file = root / Path(settings.file).expanduser()
+    file = settings.path(root)
     chances = read_given(file, table)
     with np.errstate(divide="ignore"):
         logits = np.clip(np.log(chances) - np.log1p(-chances), -FARTHEST, FARTHEST)

@@ -18,7 +18,7 @@ from pipeline.core.faults import SHOWN, pluralize
 from pipeline.labels.settings import Simulate
 from pipeline.labels.table import SPLITS, Table
 from pipeline.networks.settings import HEAD_GIVES, SAME_WEIGHTS, DigitsBackbone, Head
-from pipeline.training.settings import Training
+from pipeline.training.settings import BeliefFits, GivenBeliefs, Training
 
 CONTINUES = {"finetune": "linear_init", "lac": "end_to_end"}
 """Training stages that start from another stage's network."""
@@ -104,6 +104,13 @@ def bias_file(settings: Simulate, root: Path) -> list[str]:
     return [f"simulate.bias.file: no file {bias.file}"]
 
 
+def beliefs_file(dataset: str, settings: BeliefFits | GivenBeliefs, root: Path) -> list[str]:
+    """Return a problem where the table of somebody's beliefs is absent."""
+    if isinstance(settings, BeliefFits) or settings.path(root).is_file():
+        return []
+    return [f"beliefs.{dataset}.file: no file {settings.file}"]
+
+
 def backbone(params: Params, dataset: str, root: Path) -> list[str]:
     """Return a problem where the weights' file is absent, or pictures are not of the size that the backbone learns."""
     key, settings = f"backbone.{dataset}", params.settings("backbone", dataset)
@@ -173,7 +180,7 @@ def training_run(run: PlannedRun) -> list[str]:
     """Return what keeps a run from starting, whatever the data."""
     cached = run.stage == "linear_init"
     problems = cached_features(run) if cached else strong_view(run)
-    return [*problems, *unmet_needs(run), *label_density(run)]
+    return [*problems, *unmet_needs(run), *label_density(run), *rates_without_truth(run)]
 
 
 def training_data(run: PlannedRun, table: Table) -> list[str]:
@@ -279,6 +286,17 @@ def label_density(run: PlannedRun) -> list[str]:
     ]
 
 
+def rates_without_truth(run: PlannedRun) -> list[str]:
+    """Return a problem where shown labels would have to tell rates apart by few validation images alone."""
+    settings = run.settings
+    if run.stage == "linear_init" or settings.select != "auto" or settings.learning_rate != "grid":
+        return []
+    return [
+        f"{run.origin('learning_rate')}: grid, but `select: auto` tells rates apart on cached features only; name a "
+        f"number, and set search to null ({run.where})"
+    ]
+
+
 def start_weights(run: PlannedRun) -> list[str]:
     """Return a problem where a run starts from the network of an earlier stage whose head has other weights.
 
@@ -310,7 +328,10 @@ def may_start(stage: str, head: dict[str, Any], before: dict[str, Any]) -> bool:
 
 
 def selection(run: PlannedRun, table: Table) -> list[str]:
-    """Return a problem where epochs are chosen by the truth of a validation split whose labels are not exhaustive."""
+    """Return a problem where the labels of a split cannot choose as they are asked to."""
+    if run.settings.select == "auto" and run.stage == "linear_init" and (n := len(table.rows("train"))) < 2:
+        parts = f"trains heads without a part of the training images, and {run.dataset} has {n}; set it to last"
+        return [f"{run.origin('select')}: auto {parts}"]
     if run.settings.select != "clean" or table.measurable("val"):
         return []
     but = f"the labels of {run.dataset} are not exhaustive; set it to auto or last"
@@ -321,6 +342,8 @@ def epoch_logits(run: PlannedRun, table: Table) -> list[str]:
     """Return a problem where the logits of all epochs, which are kept of val and may be of train, are too large."""
     epochs, classes, keeps = run.settings.epochs, len(table.classes), run.settings.keep_epoch_logits
     val, train = len(table.rows("val")), len(table.rows("train")) * keeps
+    if run.settings.select == "auto" and run.stage == "linear_init":
+        val, train = len(table.rows("val")) + len(table.rows("train")), 0  # of heads that did not see them
     if epochs * (val + train) * classes <= BUDGET:
         return []
     size = (

@@ -127,11 +127,11 @@ def choose_out_of_fold(run: Run, trials: Trials, judge: selection.Judge) -> Choi
         judge: Judge of the training images.
 
     Returns:
-        The choice: the best rate and epoch where they rank better than the fixed recipe, beyond noise; else that one,
-        as where the best diverges on all images.
+        The choice: the best rate and epoch where they rank better than the fixed recipe, beyond noise; else that one.
+        Where that diverges on all images, the next best.
 
     Raises:
-        TrainingError: Training diverged at every rate of a grid, or on all images at those that were taken.
+        TrainingError: Training diverged at every rate of a grid, in parts or on all images.
     """
     fixed_rate, fits = search.middle_rate(run.settings), {}
 
@@ -148,20 +148,21 @@ def choose_out_of_fold(run: Run, trials: Trials, judge: selection.Judge) -> Choi
         rate, best, rows = search.choose(run.settings, fit, verdict)
     except TrainingError as error:
         raise TrainingError(f"{run.name}: {error}") from error
-    comparison = _compare(judge, best, fits[fixed_rate])
-    fixed = (fixed_rate, run.settings.epochs)
-    tried = dict.fromkeys([(rate, best.epoch), fixed] if comparison.better else [fixed])
-    for taken in tried:
+    comparison, fixed = _compare(judge, best, fits[fixed_rate]), (fixed_rate, run.settings.epochs)
+    ranked = sorted((row for row in rows if row["epoch"]), key=lambda row: -row["score"])
+    tried = [(rate, best.epoch), fixed] if comparison.better else [fixed]
+    tried += [(row["learning_rate"], row["epoch"]) for row in ranked]
+    by_rate = {row["learning_rate"]: row | {"chosen": 0} for row in rows}
+    for taken in dict.fromkeys(tried):
+        own = by_rate[taken[0]]
+        if own["epoch"] and own["diverged"] is not None:
+            continue  # on all images, at its other epoch
         trained = trials.train(taken[0], None, taken[1])
-        own = next(row for row in rows if row["learning_rate"] == taken[0])
         own["diverged"] = trained.history.diverged
         if trained.history.diverged is None:
-            rows = [row | {"chosen": int(row is own)} for row in rows]
-            return Choice(taken[0], trained, rows, comparison._replace(better=taken != fixed))
-    raise TrainingError(
-        f"{run.name}: training diverged on all images at lr {fixed_rate:g}, the middle one; name lower rates in "
-        "search.values"
-    )
+            own["chosen"] = 1
+            return Choice(taken[0], trained, [*by_rate.values()], comparison._replace(better=taken != fixed))
+    raise TrainingError(f"{run.name}: training diverged on all images at every rate; name lower ones in search.values")
 
 
 def _compare(judge: selection.Judge, best: selection.CrossFit, fixed: selection.CrossFit) -> selection.Comparison:

@@ -1,5 +1,6 @@
 """Settings of the feature cache, of beliefs about hidden labels, and of the training stages."""
 
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -54,6 +55,14 @@ class GivenBeliefs(Strict):
     """Table of text with the columns ``image`` and every class, from the project's root: chances before the
     shown labels are looked at."""
     draw: LabelDraw
+
+    def path(self, root: Path) -> Path:
+        """Return where the file lies.
+
+        Args:
+            root: Project root.
+        """
+        return root / Path(self.file).expanduser()
 
 
 class StrongView(Strict):

@@ -671,7 +671,7 @@ def no_positive_in_val(project: Project) -> None:
 def put_beliefs(project: Project, **changes: np.ndarray) -> np.ndarray:
     """Write beliefs that know the features; return them."""
     shape = project.table.truth.shape
-    logits = changes.get("logits", 4 * (project.table.truth - 0.5) + tiny.numbers(*shape, seed=6))
+    logits = changes.get("logits", 4 * (project.table.truth - 0.5) + tiny.numbers(*shape, seed=6)).astype(np.float32)
     belief = np.maximum(1 / (1 + np.exp(-logits)), project.observed["single"] == 1).astype(np.float32)
     belief[project.observed["single"] < 0] = 0
     found = Beliefs(belief, logits.astype(np.float32), float(belief.sum(axis=1).mean()))
