@@ -280,7 +280,7 @@ def label_density(run: PlannedRun) -> list[str]:
 
 
 def choice_without_truth(run: PlannedRun) -> list[str]:
-    """Return what keeps shown labels from choosing rate and epoch; of the settings as a run has them, recipe included."""
+    """Return what keeps shown labels from choosing rate and epoch: settings of the run, recipe included."""
     settings = run.settings
     if settings.select != "auto":
         return []
