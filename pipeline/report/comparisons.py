@@ -60,8 +60,8 @@ def _compare(result: Results, first: Arm, second: Arm, columns: dict[str, str]) 
 def against_references(result: Results, stage: str) -> pd.DataFrame:
     """Return the arms of a stage compared with its best and with the baseline.
 
-    The best is the arm of the highest mean test mAP that is no oracle. Only the same head under the same protocol
-    compares, so that each such group has a best of its own.
+    The best is the arm of the highest mean test mAP that is no oracle; the baseline is the grid's, or its variant of
+    the same name. Only the same head under the same protocol compares, so that each such group has a best of its own.
 
     One row for each arm, in the order of `Results.ranked`: its arm, ``best`` and ``base`` (names of the arms that it
     is compared with, empty where there is none or it is that arm itself), and the paired differences ``from_best`` and
@@ -71,9 +71,9 @@ def against_references(result: Results, stage: str) -> pd.DataFrame:
     ranked = result.ranked(stage).dropna(subset="test_map")
     for _, group in ranked.groupby(["head", "protocol"], sort=False):
         rivals = group[~group["method"].isin(ORACLES)]
-        best = rivals[:1]
-        base = rivals[rivals["method"] == BASELINE].sort_values("variant", kind="stable")[:1]
+        best, bases = rivals[:1], rivals[rivals["method"] == BASELINE].sort_values("variant", kind="stable")
         for row in group.to_dict("records"):
+            base = bases[bases["variant"].isin(["", row["variant"]])][:1]
             arm = tuple(row[key] for key in ARM)
             entry: dict[str, Any] = dict(zip(ARM, arm, strict=True))
             for name, other in (("best", best), ("base", base)):

@@ -70,9 +70,9 @@ def difference(values: list[float]) -> dict[str, Any]:
             [1.0, -1.0, 2.0],
             "do not tell LAC and PLC apart: +0.7 points of test mAP (95% interval -3.1 to +4.5, ahead on 2",
         ),
-        ([2.0, 2.0], "LAC ends 2.0 points of test mAP above PLC on 2 label draws, which decides nothing."),
-        ([1.5], "LAC ends 1.5 points of test mAP above PLC on one label draw, which decides nothing."),
-        ([-1.5], "LAC ends 1.5 points of test mAP below PLC on one label draw, which decides nothing."),
+        ([2.0, 2.0], "LAC ends 2.0 points of test mAP above PLC, measured on 2 label draws, which decides nothing."),
+        ([1.5], "LAC ends 1.5 points of test mAP above PLC, measured on one label draw, which decides nothing."),
+        ([-1.5], "LAC ends 1.5 points of test mAP below PLC, measured on one label draw, which decides nothing."),
         ([0.01], "LAC ends level with PLC on one label draw."),
         ([], "share no label draw"),
     ],
@@ -89,7 +89,7 @@ def test_findings_are_computed(result: Results) -> None:
     assert "AN's val mAP is best at epoch 2 and has lost 3.0 points by epoch 6" in words
     assert "loses to the linear head that it started from, in test mAP, for 1 of 5 methods: IUN (-1.0 ± 0.0)" in words
     assert "These draws do not tell LAC and PLC trained on apart: +1.2 points of test mAP" in words
-    assert "LAC ends 1.5 points of test mAP above LAC (no queue) on one label draw" in words
+    assert "LAC ends 1.5 points of test mAP above LAC (no queue), measured on one label draw" in words
     assert "label draw was run" not in words and "label draws were run" not in words
 
 
@@ -187,7 +187,7 @@ def test_the_rival_that_shares_the_threshold_is_named() -> None:
     }  # fmt: skip
     words = findings.second_stage(row)
     assert words.startswith(
-        "LAC (no queue) ends 2.0 points of test mAP above PLC (strict) trained on on one label draw"
+        "LAC (no queue) ends 2.0 points of test mAP above PLC (strict) trained on, measured on one label draw"
     )
     assert words.endswith("Both label with the same threshold, 0.9.")
     other = findings.second_stage(row | {"variant": "", "thresholds": [[0.9], [0.6]]})

@@ -179,6 +179,33 @@ def test_the_summary_says_how_each_row_was_trained(many_results: Results) -> Non
 
 
 # ---------------------------------------------------------------------------------------------- comparisons
+def test_each_arm_is_compared_with_the_best_and_the_baseline_by_draw(result: Results) -> None:
+    frame = comparisons.against_references(result, "finetune").astype(object)
+    found = frame.where(frame.notna(), None).set_index("method").to_dict("index")
+    assert list(found) == result.ranked("finetune")["method"].tolist()
+    for method, mine in TUNED.items():
+        for kind, rival in (("best", "em_apl"), ("base", "an")):  # oracles, which score higher, are no rivals
+            row = found[method]
+            assert row[kind] == (rival if rival != method else "")
+            if rival == method:
+                assert row[f"from_{kind}"] is None and row[f"from_{kind}_draws"] is None
+                continue
+            differences = [a - b for a, b in zip(mine, TUNED[rival], strict=True)]
+            assert row[f"from_{kind}"] == pytest.approx(statistics.mean(differences))
+            if statistics.stdev(differences):
+                low, high = scipy.stats.ttest_1samp(differences, 0).confidence_interval()
+                assert (row[f"from_{kind}_low"], row[f"from_{kind}_high"]) == (pytest.approx(low), pytest.approx(high))
+            assert row[f"from_{kind}_won"] == sum(value > 0 for value in differences)
+
+
+def test_only_the_same_head_and_recipe_is_compared_with_a_reference(many_results: Results) -> None:
+    found = rows_of(comparisons.against_references(many_results, "finetune"), "method", "variant")
+    assert (found["gr", "recipe"]["best"], found["gr", "recipe"]["base"]) == ("", "")  # alone under its recipe
+    assert found["gr", ""]["base"] == "an" and found["plc", "from_an"]["base"] == "an"
+    embedded = comparisons.against_references(many_results, "end_to_end").set_index("method")
+    assert embedded.loc["mime", "best"] == "" and embedded["from_best_low"].isna().all()
+
+
 def test_fine_tuning_against_its_own_head_is_paired(result: Results) -> None:
     found = comparisons.against_own_head(result).set_index("method")
     for method in TUNED:
