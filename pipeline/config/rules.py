@@ -180,7 +180,7 @@ def training_run(run: PlannedRun) -> list[str]:
     """Return what keeps a run from starting, whatever the data."""
     cached = run.stage == "linear_init"
     problems = cached_features(run) if cached else strong_view(run)
-    return [*problems, *unmet_needs(run), *label_density(run), *rates_without_truth(run)]
+    return [*problems, *unmet_needs(run), *label_density(run), *choice_without_truth(run)]
 
 
 def training_data(run: PlannedRun, table: Table) -> list[str]:
@@ -286,14 +286,28 @@ def label_density(run: PlannedRun) -> list[str]:
     ]
 
 
-def rates_without_truth(run: PlannedRun) -> list[str]:
-    """Return a problem where shown labels would have to tell rates apart by few validation images alone."""
+def choice_without_truth(run: PlannedRun) -> list[str]:
+    """Return what keeps shown labels from choosing rate and epoch: settings of the run, recipe included."""
     settings = run.settings
-    if run.stage == "linear_init" or settings.select != "auto" or settings.learning_rate != "grid":
+    if settings.select != "auto":
         return []
+    lines = {
+        "early_stop": (
+            settings.early_stop.rule != "none",
+            "stops by a score, and {auto} compares all epochs; set its rule to none",
+        ),
+        "search": (
+            settings.search is not None and settings.search.epochs is not None,
+            "`epochs` cuts trials short, and {auto} compares whole runs; set them to null",
+        ),
+        "learning_rate": (
+            settings.learning_rate == "grid" and run.stage != "linear_init",
+            "grid, but {auto} tells rates apart on cached features only; name a number, and set search to null",
+        ),
+    }
+    auto = "`select: auto`"
     return [
-        f"{run.origin('learning_rate')}: grid, but `select: auto` tells rates apart on cached features only; name a "
-        f"number, and set search to null ({run.where})"
+        f"{run.origin(key)}: {line.format(auto=auto)} ({run.where})" for key, (broken, line) in lines.items() if broken
     ]
 
 

@@ -193,13 +193,6 @@ class Training(Strict):
             and self.warmup > 0,
             "search: has no effect unless `learning_rate: grid`; set it to null": self.learning_rate != "grid"
             and self.search is not None,
-            "early_stop: stops by a score, and `select: auto` compares all epochs; set its rule to none": self.select
-            == "auto"
-            and self.early_stop.rule != "none",
-            "search: `epochs` cuts trials short, and `select: auto` compares whole runs; set it to null": self.select
-            == "auto"
-            and self.search is not None
-            and self.search.epochs is not None,
             "search: is null, and `learning_rate: grid` tries its values": self.learning_rate == "grid"
             and self.search is None,
         }
