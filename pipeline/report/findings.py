@@ -158,7 +158,8 @@ def _best(result: Results, rows: pd.DataFrame, coverage: pd.DataFrame, seen: str
     untold = [item for item in named if not item["density"]]
     about = {
         "ceiling": spread_of(plain[CEILING], "test_map") if CEILING in plain else None,
-        "open": [item["name"] for item, told in zip(named[1:], apart, strict=True) if not told], "apart": sum(apart), "above_low": above_low,
+        "open": [item["name"] for item, told in zip(named[1:], apart, strict=True) if not told], "apart": sum(apart),
+        "above_low": above_low,
         "untold": untold[0] if named[0]["density"] and untold else None,
         "early": before_labels(first[1], coverage_of(coverage, first)),
     }  # fmt: skip
