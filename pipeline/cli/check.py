@@ -12,7 +12,7 @@ from pipeline.core.faults import pluralize
 from pipeline.core.text import show_text
 
 SHOWN = 3
-"""Folders of removed runs that a warning names."""
+"""Paths of removed runs that a warning names."""
 
 
 def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
@@ -21,7 +21,7 @@ def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
     parser.add_argument(
         "--remove-leftovers",
         action="store_true",
-        help="delete what DVC made for runs that params.yaml no longer asks for, once there is no problem",
+        help="delete what DVC made for runs and draws that params.yaml no longer asks for, once there is no problem",
     )
     parser.add_argument("--yes", action="store_true", help="with --remove-leftovers: delete without asking")
     return parser
@@ -71,9 +71,9 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     elif leftovers:
         more = f" and {len(leftovers) - SHOWN} more" if len(leftovers) > SHOWN else ""
         print(
-            f"warning: left by runs that params.yaml no longer asks for: {', '.join(map(str, leftovers[:SHOWN]))}{more}"
-            "; nothing shows them, but they lie in folders that analyses depend on. `spml check --remove-leftovers` "
-            "deletes them.",
+            "warning: left by runs and label draws that params.yaml no longer asks for: "
+            f"{', '.join(map(str, leftovers[:SHOWN]))}{more}; nothing shows them, but they lie in folders that other "
+            "stages depend on. `spml check --remove-leftovers` deletes them.",
             file=sys.stderr,
         )
     yield "params.yaml, dvc.yaml and raw data: no problem found"

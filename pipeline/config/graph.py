@@ -14,8 +14,8 @@ from pipeline.core.errors import ConfigError
 from pipeline.core.strict import explain
 from pipeline.core.yaml import parse_yaml
 
-RUN_FOLDERS = ("runs", "analyses")
-"""Top folders whose outs belong to runs."""
+RUN_FOLDERS = ("runs", "analyses", "data/simulate")
+"""Folders whose outs belong to runs and label draws."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def check(root: Path, params: Params, last: "LastRun") -> tuple[list[str], list[
         last: What DVC recorded.
 
     Returns:
-        One line for each problem, and what removed runs left under runs/ and analyses/.
+        One line for each problem, and what removed runs left under `RUN_FOLDERS`.
     """
     from dvc.exceptions import DvcException
 
@@ -230,7 +230,7 @@ class LastRun:
         return {
             PurePath(out.path): str(out.md5)
             for out in outs
-            if PurePath(out.path).parts[:1] in {(top,) for top in RUN_FOLDERS}
+            if any(PurePath(out.path).is_relative_to(folder) for folder in RUN_FOLDERS)
         }
 
     def has_other_params(self, stage: str, section: str, value: Any) -> bool:

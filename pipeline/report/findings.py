@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from pipeline.audits.paired import FEWEST, tells_apart
+from pipeline.audits.paired import FEWEST
 from pipeline.report import analyses, comparisons, frames
 from pipeline.report.frames import BASELINE, CEILING, ORACLES, Arm, Results
 from pipeline.report.read import Dataset
@@ -153,17 +153,17 @@ def _best(result: Results, rows: pd.DataFrame, coverage: pd.DataFrame, seen: str
     ]  # fmt: skip
     first, *others = (tuple(row[key] for key in frames.ARM) for row in rivals)
     baseline = tuple(low[key] for key in frames.ARM)
-    pairs = [comparisons.compare(result, first, other, "test_map") for other in others]
-    apart = [tells_apart(pair["low"], pair["high"]) and pair["mean"] > 0 for pair in pairs]
+    above, *pairs = (comparisons.compare(result, first, other, "test_map") for other in (baseline, *others))
+    above_low, *apart = (pair["low"] > 0 for pair in (above, *pairs))
     untold = [item for item in named if not item["density"]]
     about = {
         "ceiling": spread_of(plain[CEILING], "test_map") if CEILING in plain else None,
         "open": [item["name"] for item, told in zip(named[1:], apart, strict=True) if not told], "apart": sum(apart),
+        "above_low": above_low,
         "untold": untold[0] if named[0]["density"] and untold else None,
         "early": before_labels(first[1], coverage_of(coverage, first)),
     }  # fmt: skip
-    best = named[0] | {"above": comparisons.compare(result, first, baseline, "test_map")}
-    return say("best", first[0], seen, result.draws, spread_of(low, "test_map"), best, about)
+    return say("best", first[0], seen, result.draws, spread_of(low, "test_map"), named[0] | {"above": above}, about)
 
 
 def _falling(rows: pd.DataFrame) -> str:

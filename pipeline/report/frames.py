@@ -242,10 +242,10 @@ def gap_share(value: pd.Series, low: pd.Series, high: pd.Series) -> tuple[float 
         high: The reference that sees all labels.
 
     Returns:
-        100 * (value - low) / (high - low) of the means over the runs that all three have, in percent (below 0: worse
-        than the low reference), and why it is None.
+        100 * (value - low) / (high - low) of the means over draws of the means over the seeds that all three have, in
+        percent (below 0: worse than the low reference), and why it is None.
     """
-    common = pd.concat([value, low, high], axis=1, join="inner").dropna().sort_index()
+    common = pd.concat([value, low, high], axis=1, join="inner").dropna().groupby(level="draw").mean()
     if common.empty:
         return None, "no draw and seed for which all three values exist"
     mine, bottom, top = (float(np.mean(column)) for column in common.to_numpy().T.copy())

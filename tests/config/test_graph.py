@@ -16,8 +16,20 @@ from tests import copies
 
 BARE = ["runs/finetune/digits-em-0-2", "runs/finetune/digits-em-0-2.json", "runs/mine", "analyses/maps"]
 """What DVC did not make."""
-LEFT = ["runs/finetune/digits-em-0-1", "runs/finetune/digits-em-0-1.json", "runs/lac/digits-lac-0-0-queue"]
-KEPT = ["runs/finetune/digits-em-0-0", "runs/finetune/digits-em-0-0.json", "runs/lac/digits-lac-0-0-no_queue"]
+LEFT = [
+    "data/simulate/digits",  # of before label draws had a number
+    "data/simulate/digits-1",
+    "runs/finetune/digits-em-0-1",
+    "runs/finetune/digits-em-0-1.json",
+    "runs/lac/digits-lac-0-0-queue",
+]
+KEPT = [
+    "data/prepare/cats",  # hours of packing, and no other stage reads it
+    "data/simulate/digits-0",
+    "runs/finetune/digits-em-0-0",
+    "runs/finetune/digits-em-0-0.json",
+    "runs/lac/digits-lac-0-0-no_queue",
+]
 ALTERED = ["runs/linear_init/digits-em-0-1", "runs/linear_init/digits-em-0-1.json"]
 GONE = ["runs/end_to_end/digits-em-0-1"]
 
@@ -54,7 +66,7 @@ def test_the_default_passes_and_only_what_dvc_made_for_removed_runs_is_named(pro
         (project / "dvc.lock").unlink()
     assert problems == [] and leftovers == sorted(map(Path, LEFT))
     assert graph.check(project, read_project(project), graph.LastRun(project)) == ([], [])  # nothing on record
-    for folder in ("runs", "analyses"):
+    for folder in ("runs", "analyses", "data"):
         shutil.rmtree(project / folder)
 
 

@@ -171,6 +171,26 @@ def test_a_best_that_is_not_told_from_the_baseline_is_not_credited(collected: Co
     assert "These draws do not tell EM+APL and AN apart: +1.7 points" in words and "better" not in words
 
 
+@pytest.mark.parametrize(
+    ("scores", "words"),
+    [
+        ((70.0, 66.0, 64.0), "These draws do not tell EM+APL and AN apart: +1.7 points"),
+        ((62.0, 63.0, 64.0), "EM+APL is worse than AN, by 2.0 points"),
+    ],
+)
+def test_a_best_that_is_ahead_of_the_others_but_not_of_the_baseline(
+    collected: Collected, scores: tuple[float, ...], words: str
+) -> None:
+    runs = [
+        replace(run, test_map=scores[run.draw] - {"em_apl": 0.0, "em": 1.5 + 0.1 * run.draw}[run.method])
+        if run.stage == "finetune" and run.method in ("em_apl", "em") and not run.variant else run
+        for run in collected.runs
+    ]  # fmt: skip
+    said = tuned(frames.measure(replace(collected, runs=tuple(runs)))["digits"])
+    assert words in said  # AN: 64, 65, 66
+    assert said.endswith("EM+APL is better than the other method.") and "The same holds" not in said
+
+
 def test_a_different_number_of_epochs_is_said() -> None:
     row = {
         "subject_variant": "", "method": "plc", "variant": "", "start": 0, "epochs": [[4], [6]],

@@ -101,13 +101,19 @@ def test_share_of_the_gap(arms: dict[Any, Any]) -> None:
 
 def test_share_of_the_gap_uses_common_seeds_and_may_be_undefined() -> None:
     def share(*values: dict[int, float]) -> tuple[float | None, str]:
-        return frames.gap_share(*map(series, values))  # pyright: ignore
+        return frames.gap_share(*(series(each).rename_axis("draw") for each in values))  # pyright: ignore
 
     assert share({0: 5.0, 1: 99.0}, {0: 0.0}, {0: 10.0, 2: 50.0}) == (50.0, "")
     assert share({0: -5.0}, {0: 0.0}, {0: 10.0}) == (-50.0, "")
     assert share({0: 1.0}, {1: 0.0}, {0: 2.0})[0] is None
     nothing, reason = share({0: 1.0}, {0: 2.0}, {0: 2.0})
     assert nothing is None and "no gap" in reason
+
+
+def test_a_draw_counts_once_in_the_share_of_the_gap() -> None:
+    runs = pd.MultiIndex.from_tuples([(0, 0), (0, 1), (0, 2), (1, 0)], names=frames.RUN)  # of draw 1 a seed alone
+    value, high = pd.Series([2.0, 4.0, 6.0, 9.0], runs), pd.Series([10.0, 10.0, 10.0, 20.0], runs)
+    assert frames.gap_share(value, pd.Series(0.0, runs), high)[0] == pytest.approx(100 * (4 + 9) / (10 + 20))
 
 
 def test_chosen_settings_are_kept_by_run_and_an_edge_is_marked(result: Results) -> None:
