@@ -196,8 +196,8 @@ def test_added_rates_go_on_in_the_ratio_of_the_outermost_two(sign: int, tried: l
     assert [made for made, _ in trials.made[:3]] == [0.003, 0.01, 0.03]  # the grid first
 
 
-@pytest.mark.parametrize(("values", "sign"), [([1e308, 1e306], 1), ([1e-323, 1e-300], -1)])
-def test_a_grid_is_not_widened_beyond_numbers(values: list[float], sign: int) -> None:
+@pytest.mark.parametrize(("values", "sign"), [([1e308, 1e306], 1), ([1e-323, 1e-300], -1), ([0.001, 0.0009999999], 1)])
+def test_a_grid_is_not_widened_beyond_numbers_and_their_digits(values: list[float], sign: int) -> None:
     trials = Trials({value: sign * math.log(value) for value in values})
     rate, _, rows = search.choose(settings(values, extend=4), trials.fit, trials.judge)
     assert rate == values[0] and len(rows) == 2

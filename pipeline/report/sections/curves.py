@@ -18,7 +18,7 @@ def part(page: Page, result: Results) -> Part:
 
 
 def wide(frame: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Return one row an epoch with a column an arm, and its ``_std`` where it has several seeds: as dvc plots draws."""
+    """Return one row an epoch with a column an arm, and its ``_std`` where it has several runs: as dvc plots draws."""
     parts = []
     for (_, method, variant), rows in frames.by_arm(frame):
         name = f"{method}-{variant}" if variant else method
@@ -30,11 +30,9 @@ def wide(frame: pd.DataFrame, column: str) -> pd.DataFrame:
 def _stage(page: Page, result: Results, stage: str) -> dict[str, Any]:
     chosen = page.choose(result, result.arms[result.arms["stage"] == stage])
     name, looks, every = f"{result.name}-{stage}", chosen.looks, list(chosen.looks)
-    seeds = result.runs.groupby(ARM, sort=False).size().rename("seeds").reset_index()
+    runs = result.runs.groupby(ARM, sort=False).size().rename("runs").reset_index()
     maps, losses = (
-        comparisons.over_epochs(result, stage, column)
-        .merge(seeds, on=ARM)
-        .assign(several=lambda rows: rows["seeds"] > 1)
+        comparisons.over_epochs(result, stage, column).merge(runs, on=ARM).assign(several=lambda rows: rows["runs"] > 1)
         for column in ("val_map", "loss")
     )
     falls = {tuple(row[:3]): row[3] for row in comparisons.falls(result, stage)[[*ARM, "fall"]].itertuples(index=False)}
