@@ -103,7 +103,7 @@ def check(root: Path, dataset: str, wanted: dict[str, set[str]], folder: Path, s
     with h5py.File(root / "data" / "features" / dataset / "features.h5") as file:
         assert file["features"].shape == (len(wanted), 1280) and np.isfinite(file["features"][()]).all()
 
-    folder = root / "runs" / "linear_init" / f"{dataset}-em-0"
+    folder = root / "runs" / "linear_init" / f"{dataset}-em-0-0"
     metrics = json.loads((folder / "metrics.json").read_text())
     with h5py.File(folder / "logits.h5") as file:
         logits = {split: file[split][()] for split in SPLITS}
