@@ -53,7 +53,9 @@ def run(root: Path, repository: Path, dataset: str, change: dict[str, Any], epoc
     with open(root / "params.yaml", "w", encoding="utf-8") as file:
         yaml.dump(params, file)
     shutil.copytree(repository / "params", root / "params")
-    for stage in (prepare, simulate, backbone, features):
+    prepare(root, dataset)
+    simulate(root, dataset, 0)
+    for stage in (backbone, features):
         stage(root, dataset)
     linear_init(root, dataset, "em", 0, 0)
 
