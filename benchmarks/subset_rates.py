@@ -26,7 +26,7 @@ from tqdm import tqdm
 
 from benchmarks.method_settings import DRAWS, HERE, PROFILES, WORK, draw_labels, read_content
 from pipeline.audits.metrics import mean_average_precision
-from pipeline.config.params import PARAMS, Params, parse_params, read_params
+from pipeline.config.params import PARAMS, KnownDensity, Params, parse_params, read_params
 from pipeline.core import files, seeds
 from pipeline.labels.observed import observed_file, read_observed
 from pipeline.labels.table import Table, read_table
@@ -102,7 +102,9 @@ def train_ladder(dataset: str, images: int, batch: int, method: str, draw: int) 
     table, labels, train, val = read_subset(dataset, draw, images, settings)
     truth, scored = table.reference("val")
     width = train.features.shape[1]
-    problem = describe(table.classes, labels, params.density(dataset), width)
+    density = params.density(dataset)
+    known = density.value if isinstance(density, KnownDensity) else None
+    problem = describe(table.classes, labels, known, width)
     rows = []
     for rate in LADDERS[dataset]:
         seeds.seed_torch(0, "network")

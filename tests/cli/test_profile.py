@@ -14,7 +14,7 @@ from ruamel.yaml.events import AliasEvent
 from pipeline.cli import profile
 from pipeline.cli.main import main
 from pipeline.config import profiles
-from pipeline.config.params import read_params, read_project
+from pipeline.config.params import KnownDensity, read_params, read_project
 from pipeline.core.errors import ConfigError
 
 PHOTOS = """\
@@ -199,8 +199,8 @@ def test_sections_stand_apart_whatever_is_added_to_them(project: Path) -> None:
     text = mine.read_text() + "expected_positives:\n  photos:\n    value: 2.0\n    source: |\n      a\n\n\n      b\n"
     mine.write_text(text)
     profile.apply(project, "photos")
-    source = read_params(project / "params.yaml").expected_positives["photos"].source
-    assert source == "a\n\n\nb\n"  # blank lines that say something stay
+    density = read_params(project / "params.yaml").expected_positives["photos"]
+    assert isinstance(density, KnownDensity) and density.source == "a\n\n\nb\n"  # blank lines that say something stay
 
 
 def test_no_file_of_a_profile_shares_a_mapping(repository: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pipeline.audits.settings import Landscape
-from pipeline.config.params import read_project
+from pipeline.config.params import KnownDensity, read_project
 from pipeline.config.runs import read_run
 from pipeline.core import files, hdf5, seeds
 from pipeline.core.errors import FileError, LandscapeError
@@ -56,7 +56,9 @@ class Project:
 
     def method(self, name: str) -> base.Method:
         labels = self.observed[base.load(name).labels][self.table.rows("train")]
-        known = describe(self.table.classes, labels, self.params.density("digits"), 8)
+        density = self.params.density("digits")
+        assert isinstance(density, KnownDensity)
+        known = describe(self.table.classes, labels, density.value, 8)
         return base.build(name, self.params.method(name, "digits"), known).eval()
 
     def train(self, method: base.Method, name: str, seed: int, head: dict[str, Any] | None = None) -> Network:
