@@ -1,8 +1,8 @@
 """What was measured on one dataset as frames: scores of runs and arms, and the rows of its analyses.
 
 A column ``x`` that stands beside ``x_std`` and ``x_n`` is a mean over label draws of the means over training seeds,
-with the sample's standard deviation over draws (over seeds where there is one draw of the dataset; NaN with one of both) and the
-number of runs (`pipeline.audits.paired`). A difference is paired: both runs share dataset, draw and seed. mAP is in
+with the sample's standard deviation over draws (over seeds where the dataset has one draw; NaN with one of both) and
+the number of runs (`pipeline.audits.paired`). A difference is paired: both runs share dataset, draw and seed. mAP is in
 percent, fractions and distances in [0, 1]. Definitions of the latter: `pipeline.audits`.
 """
 
