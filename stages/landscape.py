@@ -44,6 +44,7 @@ def landscape(root: Path, dataset: str, method: str, draw: int, seed: int) -> No
     }
     inputs = [run.folder / name for name in ("weights.pt", "method.pt", "logits.h5")]
     inputs += [run.table_file, run.table_file.with_name("images.h5"), run.observed_file]
+    inputs += [run.beliefs_file] if run.reads_beliefs() else []
     write_landscape(folder / "landscape.h5", inputs, point, curves, attributes)
     metrics = summarise_curves(curves)
     metrics |= {"images": len(point.index), "stored_logits_difference": point.stored_difference}

@@ -1,4 +1,4 @@
-"""Train a linear head on cached features: ``python -m stages.linear_init DATASET METHOD DRAW SEED``."""
+"""Train or fit a linear head on cached features: ``python -m stages.linear_init DATASET METHOD DRAW SEED``."""
 
 from stages import entry  # isort: split
 
@@ -7,7 +7,9 @@ from pathlib import Path
 import torch
 
 from pipeline.config.runs import read_run
+from pipeline.methods.shared.base import load
 from pipeline.networks.network import Network
+from pipeline.training.closed_form import fit_closed_form
 from pipeline.training.execute import execute
 from pipeline.training.features import read_features
 from pipeline.training.inputs import FeatureInputs, Inputs
@@ -51,7 +53,11 @@ def linear_init(root: Path, dataset: str, method: str, draw: int, seed: int, var
 
     torch.set_num_threads(1)  # a step of a linear head is too small to share; more threads wait for each other
     reads = [cache, run.observed_file]
-    execute(run, Start(lambda: Network(architecture), make_inputs, reads))
+    start = Start(lambda: Network(architecture), make_inputs, reads, cross_fits=True)
+    if load(method).closed_form:
+        fit_closed_form(run, start, features, mirrored)
+    else:
+        execute(run, start)
 
 
 if __name__ == "__main__":

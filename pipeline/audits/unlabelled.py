@@ -143,10 +143,10 @@ def aul(
 def pooled_aul(
     scores: np.ndarray, shown: np.ndarray, weights: np.ndarray | None = None, repeats: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return the probability that a shown cell outranks another cell of any image and class.
+    """Return the probability that a shown positive outranks another image in its class, over those of all classes.
 
     Args:
-        scores: (N, C) finite scores, comparable between classes, such as calibrated logits.
+        scores: (N, C) finite scores; classes are not compared with each other.
         shown: (N, C) bool.
         weights: (N,) as in `weighted_precision`.
         repeats: (R, N) how often each row counts. None: once.
@@ -158,8 +158,8 @@ def pooled_aul(
         ValueError: Shapes differ, or a score or weight is not finite.
     """
     weights, repeats = _checked(scores, shown, weights, repeats)
-    rows = np.repeat(np.arange(len(scores)), scores.shape[1])
-    return _outranked(scores.ravel(), shown.ravel(), weights[rows], repeats, rows)
+    mass = (repeats * weights) @ shown
+    return _mean(np.where(mass > 0, aul(scores, shown, weights, repeats), 0), mass)
 
 
 def mean_over_classes(values: np.ndarray, shown: np.ndarray, least: int = LEAST) -> np.ndarray:
@@ -219,18 +219,17 @@ class _Places(NamedTuple):
     higher: np.ndarray  # (R, P) repeated rows of a higher score
 
 
-def _places(scores: np.ndarray, shown: np.ndarray, repeats: np.ndarray, rows: np.ndarray | None = None):
-    """Yield the places of a class, for a slice of the repeats at a time; ``rows`` are the (N,) columns of repeats."""
+def _places(scores: np.ndarray, shown: np.ndarray, repeats: np.ndarray):
+    """Yield the places of a class, for a slice of the repeats at a time."""
     order = np.argsort(-scores, kind="stable")
     ranked, places = -scores[order], np.flatnonzero(shown[order])
     starts = np.searchsorted(ranked, ranked[places], "left")
     ends = np.searchsorted(ranked, ranked[places], "right")
     last = np.searchsorted(places, ends, "left") - 1
-    columns = order if rows is None else rows[order]
     step = max(1, CELLS // max(1, len(order)))
     for start in range(0, len(repeats), step):
         part = slice(start, start + step)
-        drawn = repeats[part][:, columns]
+        drawn = repeats[part][:, order]
         counts = np.zeros((len(drawn), len(order) + 1), np.int64)
         np.cumsum(drawn, axis=1, out=counts[:, 1:])
         yield part, _Places(order[places], drawn[:, places], last, counts[:, ends], counts[:, starts])
@@ -242,13 +241,11 @@ def _precision(places: _Places, weights: np.ndarray) -> np.ndarray:
     return np.minimum(above / np.maximum(places.reached, 1), 1)
 
 
-def _outranked(
-    scores: np.ndarray, shown: np.ndarray, weights: np.ndarray, repeats: np.ndarray, rows: np.ndarray | None = None
-) -> np.ndarray:
-    """Return (R,) shares of other entries that shown ones outrank, ties counted one half."""
+def _outranked(scores: np.ndarray, shown: np.ndarray, weights: np.ndarray, repeats: np.ndarray) -> np.ndarray:
+    """Return (R,) shares of other images that shown ones outrank, ties counted one half."""
     result = np.empty(len(repeats))
-    for part, places in _places(scores, shown, repeats, rows):
-        total = repeats[part].sum(axis=1, keepdims=True) * (len(scores) // repeats.shape[1])
+    for part, places in _places(scores, shown, repeats):
+        total = repeats[part].sum(axis=1, keepdims=True)
         ties = places.reached - places.higher - 1  # without itself
         shares = (total - places.reached + ties / 2) / np.maximum(total - 1, 1)
         result[part] = _mean(shares, places.repeats * weights[places.rows])

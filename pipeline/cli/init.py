@@ -25,9 +25,9 @@ from pipeline.labels.table import SPLITS, Dataset, Table
 from pipeline.sources import base
 
 SIZE = 224  # pixels of the packaged backbone
-PARTIAL = ("an", "wan", "em", "gr")
+PARTIAL = ("an", "wan", "em", "gr", "ridge")
 """Methods that know nothing but one label an image."""
-FULL = (*PARTIAL, "full")
+FULL = (*PARTIAL, "full", "ridge_full")
 YAML_WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 """What some reader of YAML takes for something else than a name."""
 
@@ -271,7 +271,7 @@ def format_profile(name: str, root: str, block: dict[str, Any], table: Table, us
     """  # noqa: DOC502  from the check of the name
     _check_name(name, used)
     methods, protocol = (FULL, "seeded") if table.exhaustive else (PARTIAL, "given")
-    mean, select = "[0.5, 0.5, 0.5]", "clean" if table.measurable("val") else "observed"
+    mean, select = "[0.5, 0.5, 0.5]", "clean" if table.measurable("val") else "auto"
     lines = [
         f"# Images of {name}, {SIZE} px, the packaged ImageNet weights, linear heads:",
         f"#   make repro PROFILE={name}",

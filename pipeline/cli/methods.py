@@ -38,6 +38,7 @@ _NEEDS: dict[str, str | None] = {
     "parameters": "",
     "geometry": "",
     "expected_positives": "",  # has a column of its own
+    "beliefs": "beliefs",
 }
 _NOTHING = "one label"
 START, END = "<!-- methods -->", "<!-- /methods -->"

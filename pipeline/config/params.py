@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, model_validator
 
 from pipeline.audits.settings import Audit, Landscape, Report
 from pipeline.core.errors import ConfigError
@@ -18,7 +18,7 @@ from pipeline.core.strict import NAME, Positive, Strict, explain, given, merge, 
 from pipeline.core.yaml import parse_yaml
 from pipeline.labels.settings import Simulate
 from pipeline.networks.settings import DigitsBackbone, TimmBackbone
-from pipeline.training.settings import Features, Training
+from pipeline.training.settings import BeliefFits, Features, GivenBeliefs, Training
 
 TRAINING_STAGES = ("linear_init", "finetune", "end_to_end", "lac")
 BY_DATASET = ("prepare", "backbone")
@@ -35,12 +35,30 @@ METHODS = "params/methods"
 # ---------------------------------------------------------------------------------------------- stage settings
 
 
-class ExpectedPositives(Strict):
+class KnownDensity(Strict):
     """Labels per image, for methods that must know it."""
 
     value: Positive
     source: str
     """Where the number comes from, in words."""
+
+
+class EstimatedDensity(Strict):
+    """Labels per image as the stage beliefs estimates them, without truth."""
+
+    value: Literal["estimated"]
+    at_most: Positive | None
+    """The most that it can be, where somebody knows; null: any."""
+
+
+ExpectedPositives = Annotated[
+    Annotated[EstimatedDensity, Tag("[estimated]")] | Annotated[KnownDensity, Tag("[known]")],
+    Discriminator(lambda block: "[estimated]" if _value(block) == "estimated" else "[known]"),
+]
+
+
+def _value(block: Any) -> Any:
+    return block.get("value") if isinstance(block, dict) else getattr(block, "value", None)
 
 
 # ---------------------------------------------------------------------------------------------- the whole file
@@ -122,6 +140,7 @@ _SECTIONS: dict[str, TypeAdapter] = {
     "simulate": TypeAdapter(Simulate),
     "backbone": TypeAdapter(Annotated[DigitsBackbone | TimmBackbone, Field(discriminator="source")]),
     "features": TypeAdapter(Features),
+    "beliefs": TypeAdapter(Annotated[BeliefFits | GivenBeliefs, Field(discriminator="kind")]),
     **{stage: TypeAdapter(Training) for stage in TRAINING_STAGES},
     "audit": TypeAdapter(Audit),
     "landscape": TypeAdapter(Landscape),
@@ -159,6 +178,7 @@ class Params(Strict):
     simulate: Section
     backbone: Section
     features: Section
+    beliefs: Section
     expected_positives: dict[str, ExpectedPositives]
     linear_init: Section
     finetune: Section
@@ -187,10 +207,9 @@ class Params(Strict):
         section = getattr(self, stage)
         return _validated(_SECTIONS[stage], _block(section, dataset, stage), f"{stage}.{dataset}")
 
-    def density(self, dataset: str) -> float | None:
-        """Return the labels per image of a dataset, None where ``expected_positives`` does not name it."""
-        known = self.expected_positives.get(dataset)
-        return known.value if known else None
+    def density(self, dataset: str) -> KnownDensity | EstimatedDensity | None:
+        """Return what is said of a dataset's labels per image, None where ``expected_positives`` does not name it."""
+        return self.expected_positives.get(dataset)
 
     def method(self, name: str, dataset: str) -> dict[str, Any]:
         """Return a method's settings for a dataset, to be checked by the method's own schema.

@@ -49,4 +49,4 @@ def plan_run(params: Params, stage: str, dataset: str, method: str, variant: str
         kind = load_method(method)
     except ConfigError as error:
         raise ConfigError(prefixed(rules.key_of(stage, variant), str(error))) from error
-    return rules.PlannedRun(params, stage, dataset, method, variant, settings, kind.views, kind.needs)
+    return rules.PlannedRun(params, stage, dataset, method, variant, settings, kind.views, kind.needs, kind.closed_form)

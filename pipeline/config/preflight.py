@@ -20,12 +20,14 @@ from pipeline.core.errors import ConfigError, FileError, SourceError
 from pipeline.core.strict import explain
 from pipeline.core.text import prefixed
 from pipeline.labels import weights
+from pipeline.labels.beliefs import beliefs_file, read_given
 from pipeline.labels.observed import observed_file
 from pipeline.labels.table import Objects, Table, read_objects, read_table
 from pipeline.methods.shared import base as methods
 from pipeline.networks import timm_backbone
 from pipeline.networks.settings import TimmBackbone
 from pipeline.sources import base as sources
+from pipeline.training.settings import BeliefFits
 
 
 def check(root: Path, params: Params, last: LastRun) -> list[str]:
@@ -77,7 +79,9 @@ def check_dataset(root: Path, params: Params, dataset: str, last: LastRun) -> tu
     simulate = params.settings("simulate", dataset)
     block, key = params.settings("prepare", dataset), f"prepare.{dataset}"
     problems = rules.label_draws(dataset, simulate, params.grid.draws)
+    beliefs = params.settings("beliefs", dataset)
     problems += [*check_backbone(root, params, dataset, last), *rules.bias_file(simulate, root)]
+    problems += rules.beliefs_file(dataset, beliefs, root)
     loaded, missing = None, rules.raw_folder(dataset, block, root)
     try:
         loaded = sources.load(block, key)
@@ -85,7 +89,7 @@ def check_dataset(root: Path, params: Params, dataset: str, last: LastRun) -> tu
         problems += str(error).splitlines()
     problems += missing
     drawn = "root" not in block  # by the source itself: nothing can be wrong with such pictures and their labels
-    if loaded is None or missing or (drawn and simulate.bias.kind == "uniform"):
+    if loaded is None or missing or (drawn and simulate.bias.kind == "uniform" and beliefs.kind == "fits"):
         return problems, None
     found, table, objects = read_raw(root, params, dataset, loaded, last)
     if table is None:
@@ -93,6 +97,7 @@ def check_dataset(root: Path, params: Params, dataset: str, last: LastRun) -> tu
     problems += rules.label_protocol(dataset, simulate, table)
     problems += rules.empty_rows(dataset, simulate, table)
     problems += rules.validation_without_positives(dataset, table)
+    problems += check_beliefs(root, params, dataset, table, last)
     return [*problems, *check_bias(root, params, dataset, (table, objects), last)], table
 
 
@@ -149,6 +154,25 @@ def check_bias(
             report = observed_file(root, dataset, draw).with_name("report.json")
             recorded = (_recorded(report, "bias") or {}).get("file_sha256")
             problems += rules.changed(f"simulate.bias.file: {settings.bias.file}", stage, recorded, now)
+    return problems
+
+
+def check_beliefs(root: Path, params: Params, dataset: str, table: Table, last: LastRun) -> list[str]:
+    """Return what is wrong with the table of somebody's beliefs, a line each."""
+    settings = params.settings("beliefs", dataset)
+    if isinstance(settings, BeliefFits) or rules.beliefs_file(dataset, settings, root):
+        return []  # said where each dataset is checked
+    key, problems = f"beliefs.{dataset}.file: ", []
+    try:
+        read_given(settings.path(root), table)
+    except SourceError as error:
+        return [f"{key}{line}" for line in str(error).splitlines()]
+    now = files.sha256(settings.path(root))
+    for draw in params.grid.draws:
+        stage = f"beliefs@{dataset}-{draw}"
+        if not last.has_other_params(stage, "beliefs", params.beliefs):
+            report = beliefs_file(root, dataset, draw).with_name("report.json")
+            problems += rules.changed(f"{key}{settings.file}", stage, _recorded(report, "file_sha256"), now)
     return problems
 
 

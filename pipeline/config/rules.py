@@ -18,7 +18,7 @@ from pipeline.core.faults import SHOWN, pluralize
 from pipeline.labels.settings import Simulate
 from pipeline.labels.table import SPLITS, Table
 from pipeline.networks.settings import HEAD_GIVES, SAME_WEIGHTS, DigitsBackbone, Head
-from pipeline.training.settings import Training
+from pipeline.training.settings import BeliefFits, GivenBeliefs, Training
 
 CONTINUES = {"finetune": "linear_init", "lac": "end_to_end"}
 """Training stages that start from another stage's network."""
@@ -104,6 +104,13 @@ def bias_file(settings: Simulate, root: Path) -> list[str]:
     return [f"simulate.bias.file: no file {bias.file}"]
 
 
+def beliefs_file(dataset: str, settings: BeliefFits | GivenBeliefs, root: Path) -> list[str]:
+    """Return a problem where the table of somebody's beliefs is absent."""
+    if isinstance(settings, BeliefFits) or settings.path(root).is_file():
+        return []
+    return [f"beliefs.{dataset}.file: no file {settings.file}"]
+
+
 def backbone(params: Params, dataset: str, root: Path) -> list[str]:
     """Return a problem where the weights' file is absent, or pictures are not of the size that the backbone learns."""
     key, settings = f"backbone.{dataset}", params.settings("backbone", dataset)
@@ -149,6 +156,8 @@ class PlannedRun:
     """Augmented views of an image that the method compares."""
     needs: AbstractSet[str]
     """What the method reads beside logits."""
+    closed_form: bool = False
+    """Whether the method's head on cached features is fitted in closed form."""
 
     @property
     def where(self) -> str:
@@ -171,7 +180,7 @@ def training_run(run: PlannedRun) -> list[str]:
     """Return what keeps a run from starting, whatever the data."""
     cached = run.stage == "linear_init"
     problems = cached_features(run) if cached else strong_view(run)
-    return [*problems, *unmet_needs(run), *label_density(run)]
+    return [*problems, *unmet_needs(run), *label_density(run), *choice_without_truth(run)]
 
 
 def training_data(run: PlannedRun, table: Table) -> list[str]:
@@ -199,6 +208,11 @@ def cached_features(run: PlannedRun) -> list[str]:
     if settings.flip and not run.params.settings("features", run.dataset).mirrored:
         needs = f"needs the mirrored view in the feature cache (features.{run.dataset}.mirrored)"
         problems.append(f"{run.origin('flip')}: {needs}")
+    if run.closed_form and "beliefs" in run.needs and run.params.settings("beliefs", run.dataset).kind == "file":
+        problems.append(
+            f"{run.where}: `{run.method}` takes the linear head of beliefs.{run.dataset}, and a file gives none; "
+            "set its kind to fits"
+        )
     if pictures := sorted(run.needs & OF_PICTURES):
         problems.append(
             f"{run.where}: `{run.method}` needs {' and '.join(pictures)} of pictures; cached features hold none"
@@ -246,7 +260,7 @@ def available(stage: str, head: Head) -> frozenset[str]:
     Returns:
         Words of pipeline.methods.shared.base.NEEDS.
     """
-    words = HEAD_GIVES[head.kind] | {"epoch_logits", "expected_positives", "parameters", "disk"}
+    words = HEAD_GIVES[head.kind] | {"epoch_logits", "expected_positives", "beliefs", "parameters", "disk"}
     return words - {"maps"} if stage == "linear_init" else words | {"geometry"}
 
 
@@ -267,7 +281,33 @@ def label_density(run: PlannedRun) -> list[str]:
     return [
         f"expected_positives.{run.dataset}: is missing, and `{run.method}` ({run.where}) needs it: the labels that an "
         "image has on average, known and unknown. Write in params.yaml, with a number of yours:\n"
-        f'  expected_positives:\n    {run.dataset}: {{value: 2.0, source: "counted on 100 images"}}'
+        f'  expected_positives:\n    {run.dataset}: {{value: 2.0, source: "counted on 100 images"}}\n'
+        f"or have it estimated: {run.dataset}: {{value: estimated, at_most: null}}"
+    ]
+
+
+def choice_without_truth(run: PlannedRun) -> list[str]:
+    """Return what keeps shown labels from choosing rate and epoch: settings of the run, recipe included."""
+    settings = run.settings
+    if settings.select != "auto":
+        return []
+    lines = {
+        "early_stop": (
+            settings.early_stop.rule != "none",
+            "stops by a score, and {auto} compares all epochs; set its rule to none",
+        ),
+        "search": (
+            settings.search is not None and settings.search.epochs is not None,
+            "`epochs` cuts trials short, and {auto} compares whole runs; set them to null",
+        ),
+        "learning_rate": (
+            settings.learning_rate == "grid" and run.stage != "linear_init",
+            "grid, but {auto} tells rates apart on cached features only; name a number, and set search to null",
+        ),
+    }
+    auto = "`select: auto`"
+    return [
+        f"{run.origin(key)}: {line.format(auto=auto)} ({run.where})" for key, (broken, line) in lines.items() if broken
     ]
 
 
@@ -302,10 +342,13 @@ def may_start(stage: str, head: dict[str, Any], before: dict[str, Any]) -> bool:
 
 
 def selection(run: PlannedRun, table: Table) -> list[str]:
-    """Return a problem where epochs are chosen by the truth of a validation split whose labels are not exhaustive."""
+    """Return a problem where the labels of a split cannot choose as they are asked to."""
+    if run.settings.select == "auto" and run.stage == "linear_init" and (n := len(table.rows("train"))) < 2:
+        parts = f"trains heads without a part of the training images, and {run.dataset} has {n}; set it to last"
+        return [f"{run.origin('select')}: auto {parts}"]
     if run.settings.select != "clean" or table.measurable("val"):
         return []
-    but = f"the labels of {run.dataset} are not exhaustive; set it to observed or last"
+    but = f"the labels of {run.dataset} are not exhaustive; set it to auto or last"
     return [f"{run.origin('select')}: clean, but {but}"]
 
 
@@ -313,6 +356,8 @@ def epoch_logits(run: PlannedRun, table: Table) -> list[str]:
     """Return a problem where the logits of all epochs, which are kept of val and may be of train, are too large."""
     epochs, classes, keeps = run.settings.epochs, len(table.classes), run.settings.keep_epoch_logits
     val, train = len(table.rows("val")), len(table.rows("train")) * keeps
+    if run.settings.select == "auto" and run.stage == "linear_init":
+        val, train = len(table.rows("val")) + len(table.rows("train")), 0  # of heads that did not see them
     if epochs * (val + train) * classes <= BUDGET:
         return []
     size = (

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from pipeline.config import rules
-from pipeline.config.params import read_params, run_key
+from pipeline.config.params import EstimatedDensity, KnownDensity, read_params, run_key
 from pipeline.config.plan import plan_run
-from pipeline.labels.table import read_table
+from pipeline.labels.beliefs import beliefs_file, read_beliefs
+from pipeline.labels.table import Table, read_table
 from pipeline.training.run import Run
 
 
@@ -32,6 +33,10 @@ def read_run(root: Path, stage: str, dataset: str, method: str, draw: int, seed:
     rules.raise_if_any(rules.training_run(plan))
     table = read_table(root / "data" / "prepare" / dataset / "table.h5")
     rules.raise_if_any(rules.training_data(plan, table))
+    density = params.density(dataset)
+    known = density.value if isinstance(density, KnownDensity) else None
+    if isinstance(density, EstimatedDensity) and "expected_positives" in plan.needs:
+        known = _estimate(density, beliefs_file(root, dataset, draw), table)
     return Run(
         root,
         stage,
@@ -42,7 +47,18 @@ def read_run(root: Path, stage: str, dataset: str, method: str, draw: int, seed:
         key=variant or run_key(dataset, method, draw, seed),
         settings=plan.settings,
         method_settings=params.run(stage, dataset, method, variant)[1],
-        expected_positives=params.density(dataset),
+        expected_positives=known,
+        estimated=known is not None and isinstance(density, EstimatedDensity),
         start=plan.start,
         table=table,
     )
+
+
+def _estimate(density: EstimatedDensity, beliefs: Path, table: Table) -> float:
+    """Return labels per image as beliefs estimate them.
+
+    Raises:
+        FileError: The beliefs are absent, damaged, or not those of the table.
+    """  # noqa: DOC502  raised by `read_beliefs`
+    estimate = read_beliefs(beliefs, table).labels_per_image
+    return estimate if density.at_most is None else min(estimate, density.at_most)

@@ -28,7 +28,7 @@ _MAGIC = b"SPMLSEAL"
 _SIZES = struct.Struct("<8sQQQ")
 _FOOTER = _SIZES.size + 32
 _STAGES = {
-    "data": ("prepare", "simulate", "features"),
+    "data": ("prepare", "simulate", "features", "beliefs"),
     "runs": ("linear_init", "finetune", "end_to_end", "lac"),
     "analyses": ("audit", "wasserstein", "landscape"),
 }

@@ -18,7 +18,7 @@ PLAIN = re.compile(r"(?!(?:null|true|false)$)[A-Za-z_][\w./+-]*(?: [\w./+-]+)*",
 """Texts that YAML takes as they are; others are quoted."""
 
 
-BRANCH = re.compile(r"|\[key\]|(constrained-|literal\[|function-|tuple\[|list\[|dict\[).*|float|int|str|bool")
+BRANCH = re.compile(r"|\[.*\]|(constrained-|literal\[|function-|tuple\[|list\[|dict\[).*|float|int|str|bool")
 """What pydantic puts into a key for the kind of value that it tried."""
 
 

@@ -39,7 +39,7 @@ Spread = dict[str, Any]
 BASELINE = "an"
 CEILING = "full"
 SECOND_STAGE = "lac"  # the stage, and the method it is named after
-ORACLES = {"full": "sees all labels", "iun": "sees the true negatives"}
+ORACLES = {"full": "sees all labels", "ridge_full": "sees all labels", "iun": "sees the true negatives"}
 GIVEN = "against the given labels; unknown counted absent"
 """What is said wherever a score stands that is not against full labels."""
 
@@ -267,7 +267,8 @@ def _arms(runs: pd.DataFrame, plan: list[Planned], supported: tuple[str, ...] | 
             "name": f"{method}-{variant}" if variant else method, "note": note,
             "given": tuple(split for split in SCORED if any(split in given for given in mine["given"])),
             "head": ", ".join(dict.fromkeys(mine["head"])), "protocol": ", ".join(dict.fromkeys(mine["protocol"])),
-            "density": bool(mine["density"].any()), "start": mine["start"].iloc[0], "key": mine["key"].iloc[0],
+            "density": bool(mine["density"].any()), "estimated": bool(mine["estimated"].any()),
+            "start": mine["start"].iloc[0], "key": mine["key"].iloc[0],
             "runs": [f"{draw}-{seed}" for draw, seed in mine[RUN].to_numpy()], "planned": int(asked[arm]),
             "test_maps": _points(mine).tolist(),
             **{key: value for column in MAPS
@@ -275,7 +276,8 @@ def _arms(runs: pd.DataFrame, plan: list[Planned], supported: tuple[str, ...] | 
             "classes": int(mine["classes"].iloc[0]), "classes_present": int(mine["classes_present"].min()),
             "classes_supported": len(supported or ()),
             **dict.fromkeys([key for name in SHARES for key in (name, f"{name}_reason")]),
-            "learning_rate": mine["learning_rate"].tolist(), "epoch": mine["epoch"].tolist(),
+            "learning_rate": [None if pd.isna(rate) else rate for rate in mine["learning_rate"]],
+            "epoch": mine["epoch"].tolist(),
             "epochs": mine["epochs"].tolist(), "edge": bool(mine["edge"].any()),
             "averaged": int(mine["averaged"].sum()),
         })  # fmt: skip

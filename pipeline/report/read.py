@@ -19,6 +19,7 @@ from pipeline.config.params import TRAINING_STAGES, Params, run_key
 from pipeline.core import files, hdf5, manifest
 from pipeline.core.errors import FileError
 from pipeline.data.images import Pixels
+from pipeline.labels.beliefs import beliefs_file
 from pipeline.labels.observed import observed_file
 from pipeline.labels.settings import KeptCount
 from pipeline.labels.table import Table, read_table
@@ -93,13 +94,16 @@ class Run(Planned):
     """``common`` or ``published``: whose training recipe it was."""
     density: bool
     """Whether the method was told how many labels an image has on average."""
+    estimated: bool
+    """Whether it was given an estimate of that instead, without truth."""
     given: tuple[str, ...]
     """Of val and test, those scored by given labels that are not exhaustive, what is unknown counted absent."""
     select: str | None
     threshold: float | None
     averaged: bool
     """Whether the moving average of the weights was chosen, not the weights."""
-    learning_rate: float
+    learning_rate: float | None
+    """None of a head that was fitted in closed form."""
     edge: bool
     """Whether that rate is the lowest or highest of at least three that were tried."""
     epoch: int
@@ -154,6 +158,8 @@ class Dataset:
     prepare: dict[str, Any] | None
     simulate: dict[int, dict[str, Any]]
     """Reports of the label draws at hand, by number."""
+    beliefs: dict[int, dict[str, Any]]
+    """Reports of what is believed of each draw's hidden labels, by number."""
     backbone: dict[str, Any] | None
     own: bool = False
     """Whether the data have no official lists: the test part is the test split, the training part train and val."""
@@ -320,12 +326,14 @@ def _run(reader: _Reader, plan: Planned) -> Run | None:
     if metrics is None or by_epoch is None or by_class is None or search is None or provenance is None:
         return None
     settings, rate = provenance.get("settings", {}), metrics["learning_rate"]
+    estimated = bool((provenance.get("expected_positives") or {}).get("estimated"))
     tried = sorted(set(search["learning_rate"]))
     return Run(
         **vars(plan),
         head=(settings.get("head", {}).get("kind") or "not recorded").replace("_", " "),
         protocol=settings.get("protocol") or "not recorded",
-        density="expected_positives" in provenance.get("needs", ()),
+        density="expected_positives" in provenance.get("needs", ()) and not estimated,
+        estimated=estimated,
         given=tuple(split for split in SCORED if metrics["labels"][split] == "given"),
         select=settings.get("select"),
         threshold=provenance.get("method", {}).get("threshold"),
@@ -387,15 +395,21 @@ def _pictures(reader: _Reader, path: str, table: Table) -> Pixels | None:
 
 
 def _dataset(reader: _Reader, params: Params, name: str) -> Dataset:
-    table = reader.get(read_table, f"data/prepare/{name}/table.h5")
-    drawn = {draw: observed_file(Path(), name, draw).with_name("report.json") for draw in params.grid.draws}
-    reports = {draw: reader.get(files.read_json, path.as_posix()) for draw, path in drawn.items()}
+    table, draws = reader.get(read_table, f"data/prepare/{name}/table.h5"), params.grid.draws
+    drawn, believed = (
+        {
+            draw: reader.get(files.read_json, place(Path(), name, draw).with_name("report.json").as_posix())
+            for draw in draws
+        }
+        for place in (observed_file, beliefs_file)
+    )
     return Dataset(
         name,
         params.settings("report", name).min_support,
         table,
         reader.get(files.read_json, f"data/prepare/{name}/report.json"),
-        {draw: report for draw, report in reports.items() if report is not None},
+        {draw: report for draw, report in drawn.items() if report is not None},
+        {draw: report for draw, report in believed.items() if report is not None},
         reader.get(files.read_json, f"weights/{name}/provenance.json"),
         params.settings("prepare", name)["source"] in OWN,
         None if table is None else _pictures(reader, f"data/prepare/{name}/images.h5", table),

@@ -37,7 +37,7 @@ def _entry(result: Results, row: dict[Any, Any]) -> dict[str, Any]:
         known = row[name] == row[name]
         entry |= {name: round(row[name], _ROUND)} if known else {name: None, f"{name}_reason": row[f"{name}_reason"]}
     entry |= {key: row[key] for key in ("classes", "classes_present", "classes_supported", "head", "protocol")}
-    entry["knows_label_density"] = row["density"]
+    entry["knows_label_density"] = "estimated" if row["estimated"] and not row["density"] else row["density"]
     entry |= {"scores": dict.fromkeys(row["given"], GIVEN)} if row["given"] else {}
     return entry | {name: dict(zip(row["runs"], row[name], strict=True)) for name in ("learning_rate", "epoch")}
 

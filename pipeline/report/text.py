@@ -22,6 +22,8 @@ _NAMES = {
     "hill": "Hill",
     "ll_cp": "LL-Cp",
     "ll_ct": "LL-Ct",
+    "ridge": "Ridge",
+    "ridge_full": "Ridge, full labels",
 }
 
 

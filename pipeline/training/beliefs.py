@@ -10,8 +10,9 @@ earlier fits, which have seen every image's shown label: a left-out score does n
 small a lambda. So the whole chain of fits runs again without each fold of the images, which it then scores. Scores are
 compared without the mean target of a fit, which lies further from an image that it has not seen.
 
-The last logits are those of images that have a label, as each labelled one has; the others' are not, which gives more
-labels an image, and better targets.
+The beliefs that are returned come from that too, so that no image's own labels made them: left-out scores of the later
+fits keep a trace of these, and are too sure where images are few. The last logits are those of images that have a
+label, as each labelled one has; the others' are not, which gives more labels an image, and better targets.
 
 With all labels shown (`ShareDraw(1.0)`, one fit) it is ridge with full labels, its lambda by average precision of
 left-out scores and its logits by log loss: what the features hold for a linear head.
@@ -125,19 +126,21 @@ def believe(
             number, precision = _choose(_left_out(chains[0], heads[0]), shown, stands, seen)
         elif len(chains) > 1:
             number, precision = _choose(_held_out(features, chains[1:], heads[1:], shown.shape), shown, stands, seen)
-        scores = ridge.leave_one_out(chains[0].rows, heads[0], chains[0].targets, number, steady=True)
-        given_one = isinstance(draw, CountDraw) and place == fits - 1
+        last = place == fits - 1
+        scores = _scores(features, chains, heads, number, seen if last else None)
+        given_one = isinstance(draw, CountDraw) and last
         calibrated = calibrate(scores, observed, draw, given_one)
-        for chain, fitted in zip(chains, heads, strict=True):
+        present = posterior_of_arrays(calibrated.logits(scores), observed, draw)[2]
+        labels = float(present[seen].sum(axis=1).mean())
+        done.append(Fit(ridge.LAMBDAS[number], precision, calibrated.log_likelihood, labels))
+        for chain, fitted in zip(chains if not last else (), heads, strict=False):
             own = ridge.leave_one_out(chain.rows, fitted, chain.targets, number, steady=True)
             chain.targets = posterior_of_arrays(calibrated.logits(own), observed, draw)[2]
         if isinstance(draw, CountDraw):
             stands = _labels_unseen(chains) / np.maximum(shown.sum(axis=1), 1)
-        labels = float(chains[0].targets[seen].sum(axis=1).mean())
-        done.append(Fit(ridge.LAMBDAS[number], precision, calibrated.log_likelihood, labels))
     counts = shown.sum(axis=0)
     return Beliefs(
-        chains[0].targets,
+        present,
         calibrated.logits(scores),
         heads[0].weights[number] * calibrated.slope[:, None],
         calibrated.logits(heads[0].bias[number]),
@@ -191,6 +194,26 @@ def _chains(
     return chains
 
 
+def _scores(
+    features: np.ndarray, chains: list[_Chain], heads: list[ridge.Heads], number: int, seen: np.ndarray | None
+) -> np.ndarray:
+    """Return (N, C) scores that an image's own labels had no part in: left-out ones, or those of chains without it.
+
+    Args:
+        features: (N, D).
+        chains: That of all images first.
+        heads: Theirs.
+        number: Position of the lambda.
+        seen: (N,) bool, the images that were fitted; None: left-out scores are enough.
+    """
+    rows, targets = chains[0].rows, chains[0].targets
+    if seen is None or len(chains) == 1:
+        return ridge.leave_one_out(rows, heads[0], targets, number, steady=True)
+    scores = _held_out_at(features, chains[1:], heads[1:], number, targets.shape) + rows.weights @ targets
+    scores[~seen] = ridge.score(features[~seen], heads[0].weights[number], heads[0].bias[number])
+    return scores
+
+
 def _left_out(chain: _Chain, heads: ridge.Heads) -> Iterator[np.ndarray]:
     """Yield the (N, C) left-out scores of each lambda."""
     for number in range(len(chain.rows.lambdas)):
@@ -202,11 +225,18 @@ def _held_out(
 ) -> Iterator[np.ndarray]:
     """Yield the (N, C) scores of each lambda that images have from the chain which does not see them."""
     for number in range(len(ridge.LAMBDAS)):
-        scores = np.empty(shape)
-        for chain, fitted in zip(chains, heads, strict=True):
-            centre = chain.rows.weights @ chain.targets
-            scores[chain.held] = ridge.score(features[chain.held], fitted.weights[number], fitted.bias[number]) - centre
-        yield scores
+        yield _held_out_at(features, chains, heads, number, shape)
+
+
+def _held_out_at(
+    features: np.ndarray, chains: list[_Chain], heads: list[ridge.Heads], number: int, shape: tuple[int, ...]
+) -> np.ndarray:
+    """Return the (N, C) scores of one lambda, each less the mean target of its chain."""
+    scores = np.empty(shape)
+    for chain, fitted in zip(chains, heads, strict=True):
+        centre = chain.rows.weights @ chain.targets
+        scores[chain.held] = ridge.score(features[chain.held], fitted.weights[number], fitted.bias[number]) - centre
+    return scores
 
 
 def _choose(tried: Iterator[np.ndarray], shown: np.ndarray, stands: np.ndarray, seen: np.ndarray) -> tuple[int, float]:

@@ -231,6 +231,39 @@ class ImageInputs:
         return self._boxes_drawn[draw][index]
 
 
+class Subset:
+    """Some rows of other inputs.
+
+    Args:
+        inputs: The other inputs.
+        rows: (N,) rows of them.
+    """
+
+    def __init__(self, inputs: Inputs, rows: np.ndarray) -> None:
+        self.inputs, self.rows = inputs, rows
+
+    @property
+    def provides(self) -> frozenset[str]:
+        """What the other inputs provide."""
+        return self.inputs.provides
+
+    def __len__(self) -> int:
+        """Return N."""
+        return len(self.rows)
+
+    def views(self, index: np.ndarray, names: tuple[str, ...], seed: int, epoch: int) -> Tensor:
+        """Return the views that the other inputs give of these rows; see `Inputs`."""
+        return self.inputs.views(self.rows[index], names, seed, epoch)
+
+    def geometry(self, index: np.ndarray, names: tuple[str, ...], seed: int, epoch: int) -> Tensor:
+        """Return where those views lie; see `Inputs`."""
+        return self.inputs.geometry(self.rows[index], names, seed, epoch)
+
+    def plain(self, index: np.ndarray) -> Tensor:
+        """Return these rows without augmentation; see `Inputs`."""
+        return self.inputs.plain(self.rows[index])
+
+
 def batches(n: int, batch_size: int, order: np.ndarray | None = None) -> Iterator[np.ndarray]:
     """Yield an order of rows, cut into batches.
 

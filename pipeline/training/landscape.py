@@ -22,7 +22,6 @@ from pipeline.data import images
 from pipeline.labels.observed import read_observed
 from pipeline.methods.shared import base
 from pipeline.methods.shared.base import Method
-from pipeline.methods.shared.problem import describe
 from pipeline.networks import network as networks
 from pipeline.networks.interface import Outputs
 from pipeline.networks.network import Network
@@ -85,7 +84,7 @@ def read_point(run: Run, settings: Landscape, device: torch.device) -> Point:
     observed = read_observed(run.observed_file, run.table, [labels])[labels][train]
     network = networks.restore(run.folder / "weights.pt").to(device)
     network.freeze(run.settings.freeze, run.settings.batch_norm == "frozen")  # so that the same weights count
-    problem = describe(run.table.classes, observed, run.expected_positives, network.architecture["width"])
+    problem = run.describe_problem(observed, network.architecture["width"])
     method = base.build(run.method, run.method_settings, problem).to(device).eval()
     state = files.read_torch(run.folder / "method.pt")
     method.load_state_dict(state)

@@ -38,6 +38,9 @@ class Data:
     """The validation images."""
     score: Callable[[np.ndarray], float]
     """Maps (N_val, C) logits to the selection score, in points; higher is better."""
+    is_better: Callable[[np.ndarray, np.ndarray], bool] | None = None
+    """Whether the first of two (N_val, C) logits rank better than the second, beyond noise: the best epoch is taken
+    only if it does so beside the last one. None: the score decides."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,8 @@ class Plan:
     """Epochs: the stage's, or those of a trial of the learning-rate search."""
     seed: int
     device: torch.device
+    keep: int | None = None
+    """Epoch that is taken whatever the scores; None: as ``select`` says."""
 
 
 @dataclass
@@ -304,22 +309,34 @@ class Trainer:
         if self.average:
             averaged = self._predict(self.average.network, self.data.validation, "averaged validation")
             row["score_average"] = self.data.score(averaged.numpy())
-            if row["score_average"] > row["score"] and self.plan.settings.select != "last":
+            if row["score_average"] > row["score"] and self.plan.settings.select == "clean":
                 winner = self.average.network
         row["weights"] = "raw" if winner is self.network else "average"
         return winner
 
     def _keep_best(self, row: dict[str, Any], winner: Network, method_state: dict[str, Tensor]) -> None:
-        """Add the epoch's row to the history, and its weights where it is the best so far or all score alike."""
+        """Add the epoch's row to the history, and its weights where it is the one to take so far."""
         history, plan = self.history, self.plan
         history.rows.append(row)
         score = row["score"] if row["weights"] == "raw" else row["score_average"]
-        none_is_best = history.is_tied() and self._has_ended()
-        if score > history.best or plan.settings.select == "last" or none_is_best:
+        if self._is_taken(score):
             history.epoch, history.best = row["epoch"], score
             history.state, history.method = cpu_state(winner), method_state
         if self.pace.is_due():
             tqdm.write(f"{plan.name}  epoch {row['epoch']}/{plan.epochs}  loss {row['loss']:.4f}  val {score:.2f}")
+
+    def _is_taken(self, score: float) -> bool:
+        """Return whether the latest epoch is the one to take so far: the best, or the last where none is better."""
+        history = self.history
+        if self.plan.keep is not None:
+            return len(history.rows) == self.plan.keep
+        if score > history.best or self.plan.settings.select == "last":
+            return True
+        if not self._has_ended():
+            return False
+        is_better = self.data.is_better
+        noise = is_better and not is_better(history.val[history.epoch - 1].numpy(), history.val[-1].numpy())
+        return history.is_tied() or bool(noise)
 
     def _predict(self, network: nn.Module, inputs: Inputs, what: str) -> Tensor:
         """Return eval-mode logits of a whole split, on the CPU.

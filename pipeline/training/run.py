@@ -1,13 +1,19 @@
 """What a training run is: its place in the project and its settings, and what its stage gives to it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
 from pipeline.data import images
+from pipeline.labels.beliefs import beliefs_file, read_beliefs
 from pipeline.labels.observed import observed_file
 from pipeline.labels.table import Table
+from pipeline.methods.shared import base
+from pipeline.methods.shared.problem import Problem, describe
 from pipeline.networks.network import Network
 from pipeline.training.inputs import ImageInputs, Inputs
 from pipeline.training.settings import Training
@@ -32,7 +38,9 @@ class Run:
     """The stage's settings."""
     method_settings: dict[str, Any]
     expected_positives: float | None
-    """Labels per image, where params.yaml names them."""
+    """Labels per image, where params.yaml names them or has them estimated for a method that needs them."""
+    estimated: bool
+    """Whether that is the estimate of the stage beliefs."""
     start: str
     """Method whose linear head fine-tuning starts from, or whose network lac goes on from."""
     table: Table
@@ -53,9 +61,37 @@ class Run:
         return observed_file(self.root, self.dataset, self.draw)
 
     @property
+    def beliefs_file(self) -> Path:
+        """File of the beliefs about hidden labels."""
+        return beliefs_file(self.root, self.dataset, self.draw)
+
+    @property
     def folder(self) -> Path:
         """Folder where the run is stored."""
         return self.root / "runs" / self.stage / self.key
+
+    def reads_beliefs(self) -> bool:
+        """Return whether the outputs of the stage beliefs decide the run."""
+        return self.settings.select == "auto" or self.estimated or "beliefs" in base.load(self.method).needs
+
+    def describe_problem(self, observed: np.ndarray, width: int) -> Problem:
+        """Return what the method may know before training.
+
+        Args:
+            observed: (N, C) labels of the training split as the method sees them.
+            width: D of the network's features.
+
+        Returns:
+            The problem, with beliefs where the method needs them.
+
+        Raises:
+            FileError: The beliefs are absent, damaged, or not those of the table.
+        """  # noqa: DOC502  raised by `read_beliefs`
+        problem = describe(self.table.classes, observed, self.expected_positives, width)
+        if "beliefs" not in base.load(self.method).needs:
+            return problem
+        beliefs = read_beliefs(self.beliefs_file, self.table).belief[self.table.rows("train")]
+        return replace(problem, beliefs=torch.from_numpy(beliefs))
 
 
 @dataclass(frozen=True)
@@ -70,6 +106,8 @@ class Start:
     """Files that decide the result, for the fingerprint of resume points and for provenance."""
     inherited: Path | None = None
     """State dict of the method in an earlier stage, whose ``carries`` this run takes over."""
+    cross_fits: bool = False
+    """Whether a head trains in seconds, so that ``select: auto`` can train it anew without a part of the images."""
 
 
 def image_inputs(run: Run, network: Network) -> dict[str, Inputs]:

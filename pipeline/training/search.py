@@ -1,4 +1,4 @@
-"""Choice of the learning rate on validation, as in the papers' grids; every trial stays on record."""
+"""Choice of the learning rate by a score, as in the papers' grids; every trial stays on record."""
 
 import math
 from collections.abc import Callable
@@ -47,9 +47,18 @@ def choose(
     return settings.learning_rate, trial, [_row(settings.learning_rate, judge(trial)) | {"chosen": 1}]
 
 
+def middle_rate(settings: Training) -> float:
+    """Return the middle one of the rates to search, the lower of two; or the one rate."""
+    if settings.learning_rate != "grid":
+        return settings.learning_rate
+    assert settings.search is not None  # the schema asks for it
+    rates = sorted(settings.search.values)
+    return rates[(len(rates) - 1) // 2]
+
+
 def are_tied(rows: list[dict[str, Any]]) -> bool:
     """Return whether several trials all scored the same, so that validation says nothing of their rates."""
-    scores = [row["val_map"] for row in rows if row["val_map"] is not None]  # None: it diverged
+    scores = [row["score"] for row in rows if row["score"] is not None]  # None: it diverged
     return len(scores) > 1 and len(set(scores)) == 1
 
 
@@ -107,10 +116,10 @@ def _beyond(rows: dict[float, dict[str, Any]]) -> list[float]:
 
 def _ranked(rows: dict[float, dict[str, Any]]) -> list[float]:
     """Return the rates that did not diverge, the best first and of equal ones the smaller."""
-    finite = [rate for rate, row in rows.items() if row["val_map"] is not None]
-    return sorted(finite, key=lambda rate: (-rows[rate]["val_map"], rate))
+    finite = [rate for rate, row in rows.items() if row["score"] is not None]
+    return sorted(finite, key=lambda rate: (-rows[rate]["score"], rate))
 
 
 def _row(rate: float, verdict: Verdict) -> dict[str, Any]:
     shown = verdict.score if math.isfinite(verdict.score) else None  # a trial that diverged has none
-    return {"learning_rate": rate, "epoch": verdict.epoch, "val_map": shown, "chosen": 0, "diverged": verdict.diverged}
+    return {"learning_rate": rate, "epoch": verdict.epoch, "score": shown, "chosen": 0, "diverged": verdict.diverged}

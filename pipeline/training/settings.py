@@ -1,5 +1,6 @@
-"""Settings of the feature cache and of the training stages."""
+"""Settings of the feature cache, of beliefs about hidden labels, and of the training stages."""
 
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -17,6 +18,51 @@ class Features(Strict):
     mirrored: bool
     """Whether the left-right mirrored view is cached too (and used as augmentation by linear_init)."""
     batch_size: Count
+
+
+class CountDraw(Strict):
+    """As many labels of an image as are shown were picked at random of those present."""
+
+    kind: Literal["count"]
+
+
+class ShareDraw(Strict):
+    """Each present label was shown with one chance, apart from the others."""
+
+    kind: Literal["share"]
+    value: Annotated[float, Field(gt=0, lt=1)]
+    """The chance."""
+
+
+LabelDraw = Annotated[CountDraw | ShareDraw, Field(discriminator="kind")]
+"""How labels are taken to have come to be shown."""
+
+
+class BeliefFits(Strict):
+    """Beliefs about hidden labels from closed-form fits on the cached features."""
+
+    kind: Literal["fits"]
+    fits: Annotated[int, Field(ge=1, le=10)]
+    """How often the beliefs of the fit before are fitted anew; a fourth does not help."""
+    draw: LabelDraw
+
+
+class GivenBeliefs(Strict):
+    """Beliefs that somebody else has: a second backbone, a foundation model, a person."""
+
+    kind: Literal["file"]
+    file: str
+    """Table of text with the columns ``image`` and every class, from the project's root: chances before the
+    shown labels are looked at."""
+    draw: LabelDraw
+
+    def path(self, root: Path) -> Path:
+        """Return where the file lies.
+
+        Args:
+            root: Project root.
+        """
+        return root / Path(self.file).expanduser()
 
 
 class StrongView(Strict):
@@ -121,9 +167,10 @@ class Training(Strict):
     ema: Average | None
     """null: raw weights alone."""
     early_stop: EarlyStop
-    select: Literal["clean", "observed", "last"]
-    """Epoch choice: val mAP by full labels (the papers), by observed labels, or the last epoch, whose raw weights are
-    taken, since choosing the averaged ones would need a score; those are scored for the log and ``early_stop``."""
+    select: Literal["clean", "auto", "last"]
+    """Choice of epoch and rate: val mAP by full labels (the papers); without truth, by shown labels (`selection`); or
+    the last epoch. Under the last two raw weights are taken, since choosing the averaged ones would need a score that
+    tells them apart; those are scored for the log."""
     flip: bool
     """Left-right flip with probability 0.5 in the weak view."""
     crop: Annotated[float, Field(gt=0, le=1)]

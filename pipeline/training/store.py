@@ -22,6 +22,7 @@ from pipeline.training.loop import History
 from pipeline.training.run import Run
 from pipeline.training.score import score_splits
 from pipeline.training.search import are_tied, is_edge
+from pipeline.training.selection import Comparison
 
 SUMMARY = Path(__file__).parent / "templates" / "run.md.j2"
 
@@ -41,7 +42,8 @@ class Result:
 
     trained: Trained
     """Network and method at the chosen epoch."""
-    learning_rate: float
+    learning_rate: float | None
+    """None where the head has a closed form."""
     trials: list[dict[str, Any]]
     """One row a learning rate."""
     logits: dict[str, np.ndarray]
@@ -50,6 +52,8 @@ class Result:
     """(N, C) int8 training labels as the method was given them."""
     reads: list[Path]
     """Files that decide the result."""
+    comparison: Comparison | None = None
+    """The best choice beside the fixed recipe, where shown labels choose."""
 
 
 def store_run(run: Run, result: Result) -> None:
@@ -73,6 +77,7 @@ def store_run(run: Run, result: Result) -> None:
         "epochs": len(history.rows),
         "learning_rate": result.learning_rate,
         "weights": history.rows[history.epoch - 1]["weights"],
+        "selection": result.comparison.describe() if result.comparison else None,
         **splits,
     }
     files.write_json(folder / "metrics.json", metrics)
@@ -94,7 +99,7 @@ def store_run(run: Run, result: Result) -> None:
         "trials": result.trials,
         "rates_tied": are_tied(result.trials),
         "rate_at_edge": is_edge(result.trials),
-        "epochs_tied": history.is_tied(),
+        "epochs_tied": history.is_tied() and run.settings.select != "auto",
     }
     write_summary(folder / "summary.md", SUMMARY, context)
     write_manifest(folder, result.reads)
@@ -176,7 +181,10 @@ def _epoch_rows(table: Table, history: History) -> list[dict[str, Any]]:
 def _provenance(run: Run, result: Result) -> dict[str, Any]:
     return {
         "method": run.method_settings,
-        "needs": sorted(result.trained.method.needs),
+        "needs": sorted(needs := result.trained.method.needs),
+        "expected_positives": {"value": run.expected_positives, "estimated": run.estimated}
+        if "expected_positives" in needs
+        else None,
         "settings": run.settings.model_dump(mode="json"),
         "versions": {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__},
         "device": choose_device().type,

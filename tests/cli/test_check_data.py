@@ -109,6 +109,7 @@ def params(repository: Path) -> dict:
     params = YAML(typ="safe", pure=True).load((repository / "params.yaml").read_text())
     fixed = {
         "datasets": ["digits"],
+        "draws": [0],
         "seeds": [0],
         "linear_init": ["an"],
         "lac_start": "plc",

@@ -495,7 +495,7 @@ def test_val_that_is_labelled_in_full_chooses_by_its_truth(project: Path, tmp_pa
         lines = described(make(tmp_path / make.__name__))
         assert (sentence in lines) == (make is not listed)
     block, labels = found_in(listed(tmp_path / "ticks"))
-    assert "select: observed" in init.format_profile("ticks", "/a", block, labels)
+    assert "select: auto" in init.format_profile("ticks", "/a", block, labels)
     block, labels = found_in(listed(tmp_path / "all"), exhaustive=True)
     assert "select: clean" in init.format_profile("all", "/a", block, labels)
 

@@ -164,7 +164,7 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("finetune.default.ema", {"decay": 1.0, "rule": "warmup"}, "finetune.default.ema.decay: .*less than 1"),
     ("finetune.default.ema", 0.9997, "finetune.default.ema: "),
     ("finetune.default.batch_norm", "eval", "finetune.default.batch_norm"),
-    ("finetune.default.select", "test", "finetune.default.select: .*'clean', 'observed' or 'last'"),
+    ("finetune.default.select", "test", "finetune.default.select: .*'clean', 'auto' or 'last'"),
     (
         "finetune.default.early_stop",
         {"rule": "patience", "amount": 0.0},

@@ -5,6 +5,7 @@ import hashlib
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from ruamel.yaml import YAML
 from pipeline.config import preflight, profiles, rules
 from pipeline.config.graph import LastRun
 from pipeline.config.params import METHODS, PARAMS, TRAINING_STAGES, Params, parse_params
+from pipeline.config.plan import plan_run
 from pipeline.core import files
 from pipeline.core.errors import ConfigError
 from pipeline.labels.table import write_table
@@ -78,6 +80,8 @@ def test_the_default_passes(project: Project) -> None:
     assert project.problems() == []
 
 
+AUTO = tiny.BLOCK | {"select": "auto", "learning_rate": "grid"}
+AUTO |= {"search": {"values": [0.01, 0.1, 1.0], "epochs": None, "extend": 0}}
 BOTTLENECK = tiny.EMBEDDING | {"kind": "bottleneck", "latent": 4, "samples": 2}
 del BOTTLENECK["embedding"]
 TRANSFORMER = {
@@ -299,6 +303,44 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
         ({"prepare/digits/train": "many"}, r"prepare\.digits\.train: "),
         ({"backbone/digits": FILE}, r"backbone\.digits\.file: no file gone\.pth"),
         ({"backbone/digits/size": 32}, r"backbone\.digits\.size: 32 is not prepare\.digits\.size, 48"),
+        # choice without truth
+        *(
+            (
+                {f"{stage}/default": AUTO, f"grid/{stage}": ["an"]},
+                rf"^{stage}\.default\.learning_rate: grid, but `select: auto` tells rates apart on cached features "
+                rf"only; name a number, and set search to null \(grid\.{stage}\)$",
+            )
+            for stage in ("finetune", "end_to_end", "lac")
+        ),
+        (
+            {"finetune/default/select": "auto", "finetune/default/early_stop": {"rule": "drop", "amount": 2.0}},
+            r"^finetune\.default\.early_stop: stops by a score, and `select: auto` compares all epochs; set its ",
+        ),
+        (
+            {
+                "end_to_end/default/select": "auto",
+                "end_to_end/default/protocol": "published",
+                "grid/end_to_end": ["em"],
+            },
+            r"^params/methods/em\.yaml:published\.default\.end_to_end\.early_stop: stops by .* \(grid\.end_to_end\)$",
+        ),
+        (
+            {"linear_init/default/select": "auto", "linear_init/default/search/epochs": 2},
+            r"^linear_init\.default\.search: `epochs` cuts trials short, and `select: auto` compares whole runs",
+        ),
+        (
+            {"beliefs/default": {"kind": "file", "file": "gone.csv", "draw": {"kind": "count"}}},
+            r"^beliefs\.digits\.file: no file gone\.csv$",
+        ),
+        ({"beliefs/default/fits": 0}, r"^beliefs\.default.*fits: Input should be greater"),
+        (
+            {"expected_positives/digits": {"value": "estimated"}},
+            r"^params\.yaml\.expected_positives\.digits\.at_most: ",
+        ),
+        (
+            {"expected_positives/digits": {"value": "guessed", "source": "x"}},
+            r"^params\.yaml\.expected_positives\.digits\.value: ",
+        ),
     ],
 )
 def test_a_fault_is_named(project: Project, changes: dict[str, Any], message: str) -> None:
@@ -311,6 +353,12 @@ def test_a_fault_is_named(project: Project, changes: dict[str, Any], message: st
         problems = preflight.check(project.root, params, LastRun(project.root))
     assert re.search(message, "\n".join(problems), re.MULTILINE), problems
     assert len(set(problems)) == len(problems)
+
+
+def test_shown_labels_may_choose_in_every_stage(project: Project) -> None:
+    """Though recipes, which nobody asks for, stop early."""
+    project.edit({f"{stage}/default/select": "auto" for stage in TRAINING_STAGES})
+    assert project.problems() == []
 
 
 def test_all_faults_are_listed_at_once(project: Project) -> None:
@@ -428,7 +476,7 @@ def test_a_backbones_file_that_changed_is_named(project: Project) -> None:
 def test_what_the_preflight_grants_is_what_network_and_inputs_provide(stage: str, head: dict[str, Any]) -> None:
     on_images = stage != "linear_init"
     network, inputs = tiny.network(head, on_images), tiny.images(2) if on_images else tiny.features(2)
-    granted = network.provides() | inputs.provides | {"epoch_logits", "expected_positives", "disk"}
+    granted = network.provides() | inputs.provides | {"epoch_logits", "expected_positives", "beliefs", "disk"}
     assert rules.available(stage, tiny.training(head=head).head) == granted <= base.NEEDS
 
 
@@ -487,7 +535,7 @@ def test_labels_that_are_not_exhaustive_ask_for_settings_of_their_own(project: P
     assert project.problems() == [
         "simulate.protocol: seeded, but the labels of digits are not exhaustive; set it to given",
         *(
-            f"{stage}.default.select: clean, but the labels of digits are not exhaustive; set it to observed or last"
+            f"{stage}.default.select: clean, but the labels of digits are not exhaustive; set it to auto or last"
             for stage in TRAINING_STAGES
         ),
     ]
@@ -548,6 +596,60 @@ def test_each_draw_by_a_table_that_changed_since_is_named(project: Project) -> N
         files.write_json(report, {"bias": {"kind": "table", "file_sha256": "0" * 64}})
     changed = "simulate.bias.file: w.csv changed since simulate ran: dvc repro -f simulate@digits"
     assert project.data_problems() == [f"{changed}-0", f"{changed}-2"]
+
+
+def test_a_table_of_beliefs_is_read_before_dvc_deletes_any(project: Project) -> None:
+    raw_data(project.root / "raw")
+    given = {"kind": "file", "file": "theirs.csv", "draw": {"kind": "count"}}
+    project.edit({"prepare/digits": VOC | {"root": "raw"}, "beliefs/default": given, "grid/draws": [0, 1, 2]})
+    assert project.data_problems() == ["beliefs.digits.file: no file theirs.csv"]
+    theirs = project.root / "theirs.csv"
+    source = voc.read(voc.Settings.model_validate(VOC | {"root": str(project.root / "raw")}), project.root).table
+    theirs.write_text("\n".join(["image,cat", *(f"{path},0.5" for path in source.paths)]))
+    assert project.data_problems() == []
+    theirs.write_text("\n".join(["image,cat", *(f"{path},0.5" for path in source.paths[1:])]))
+    assert project.data_problems() == [f"beliefs.digits.file: theirs.csv: images have no line: {source.paths[0]}"]
+    theirs.write_text("\n".join(["image,cat", *(f"{path},50%" for path in source.paths)]))
+    (faulty,) = project.data_problems()
+    assert re.match(r"beliefs\.digits\.file: theirs\.csv: 20 chances are no number from 0 to 1: line 2 '50%'", faulty)
+
+    theirs.write_text("\n".join(["image,cat", *(f"{path},0.5" for path in source.paths)]))
+    for draw in (0, 2):  # draw 1 was not made yet
+        report = project.root / "data" / "beliefs" / f"digits-{draw}" / "report.json"
+        files.write_json(report, {"kind": "file", "file_sha256": "0" * 64})
+    changed = "beliefs.digits.file: theirs.csv changed since beliefs ran: dvc repro -f beliefs@digits"
+    assert project.data_problems() == [f"{changed}-0", f"{changed}-2"]
+    files.write_json(report, {"kind": "fits"})  # of another kind: DVC runs it again by itself
+    assert project.data_problems() == [f"{changed}-0"]
+    stage = {"cmd": "x", "params": {"params.yaml": {"beliefs": {"default": {"kind": "fits"}}}}}
+    files.write_json(project.root / "dvc.lock", {"schema": "2.0", "stages": {"beliefs@digits-0": stage}})
+    assert project.data_problems() == []
+
+
+def test_a_table_of_beliefs_of_drawn_pictures_is_read_too(project: Project) -> None:
+    project.edit({"beliefs/default": {"kind": "file", "file": "theirs.csv", "draw": {"kind": "count"}}})
+    (project.root / "theirs.csv").write_text("image,cat\n")
+    (problem,) = project.data_problems()
+    assert problem.startswith("beliefs.digits.file: theirs.csv: its header lacks digit_0")
+
+
+def test_logits_of_the_parts_that_auto_compares_fit_the_budget(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = SimpleNamespace(classes=("a",), rows=lambda split: range({"train": 90, "val": 10}[split]))
+    project.edit({"linear_init/default": AUTO | {"epochs": 100, "keep_epoch_logits": False}})
+    run = plan_run(project.params, "linear_init", "digits", "an", None)
+    monkeypatch.setattr(rules, "BUDGET", 100 * 100 - 1)
+    (problem,) = rules.epoch_logits(run, table)  # type: ignore[arg-type]
+    assert problem.startswith(
+        "linear_init.default.epochs: 100 epochs of 100 x 1 logits are 0.0 GB a run; set it to 99 or"
+    )
+    monkeypatch.setattr(rules, "BUDGET", 100 * 100)
+    assert rules.epoch_logits(run, table) == []  # type: ignore[arg-type]
+    project.edit({"linear_init/default/select": "clean"})
+    monkeypatch.setattr(rules, "BUDGET", 100 * 10)
+    run = plan_run(project.params, "linear_init", "digits", "an", None)
+    assert rules.epoch_logits(run, table) == []  # type: ignore[arg-type]
 
 
 def test_a_biased_draw_of_drawn_pictures_is_checked_too(project: Project) -> None:

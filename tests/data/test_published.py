@@ -306,7 +306,7 @@ def test_pictures_and_labels_as_in_the_papers():
     assert describe_pictures(224) == "pictures: 224 x 224 pixels; the papers: 448 x 448"
 
     def words(protocol: str, seed: int = 1200, **change: Any) -> str:
-        block = {"protocol": protocol, "seed": seed, "draw": 0, "empty_rows": "keep", "bias": {"kind": "uniform"}}
+        block = {"protocol": protocol, "seed": seed, "empty_rows": "keep", "bias": {"kind": "uniform"}}
         block |= {"positives": {"kind": "count", "value": 1}, "negatives": {"kind": "count", "value": 0}}
         return describe_draw(Simulate.model_validate(block | change))
 

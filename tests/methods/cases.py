@@ -104,6 +104,7 @@ def problem() -> Problem:
         observed_counts=single_positives(N).sum(0, dtype=torch.int64),
         expected_positives=1.5,
         width=D,
+        beliefs=torch.rand(N, C, generator=generator(7)),
     )
 
 

@@ -3,6 +3,7 @@
 import copy
 import inspect
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -126,7 +127,7 @@ def test_unknown_and_missing_settings_are_refused_by_key(name):
 @every_name
 def test_unmet_needs_are_refused_before_training(name):
     method = base.load(name)
-    needs = set(method.needs) - {"expected_positives"}
+    needs = set(method.needs) - {"expected_positives", "beliefs"}
     base.check_needs(name, method, needs)
     for need in needs:
         with pytest.raises(ConfigError, match=rf"^{name}: needs .*{need}"):
@@ -237,6 +238,8 @@ def test_permuting_classes_permutes_the_gradient(case):
     straight = outputs(method, batch.logits)
     shuffled = outputs(method, batch.logits[:, :, order])
     loss(method, straight, batch).backward()
+    assert method.problem.beliefs is not None
+    method.problem = replace(method.problem, beliefs=method.problem.beliefs[:, order])
     loss(method, shuffled, Batch("", batch.logits, batch.observed[:, order], batch.index)).backward()
     assert straight.logits.grad is not None and shuffled.logits.grad is not None
     torch.testing.assert_close(straight.logits.grad[:, :, order], shuffled.logits.grad, rtol=1e-12, atol=1e-15)
@@ -411,7 +414,8 @@ def test_method_learns_a_toy_set_in_twenty_steps(case):
         single[row, present[row % len(present)]] = 1
     sets = {"single": single, "all": 2 * truth - 1, "negatives": torch.where(truth == 0, -1, single).to(torch.int8)}
     counts, density = single.sum(0, dtype=torch.int64), float(truth.sum(1).float().mean())
-    method = base.build(case[0], case[1], Problem(len(truth), problem().classes, counts, density, D))
+    known = Problem(len(truth), problem().classes, counts, density, D, beliefs=0.1 + 0.8 * truth)
+    method = base.build(case[0], case[1], known)
     observed, index, network = sets[method.labels], torch.arange(len(truth)), Toy(C)
     method.begin_training(observed)
     groups = [{"params": network.parameters()}, *method.parameter_groups(0.1)]

@@ -36,7 +36,11 @@ def test_every_kind_of_head_is_tried():
 def test_a_method_trains_on_images_or_is_refused(name: str, kind: str, tmp_path: Path):
     network = tiny.network(HEADS[kind], on_images=True)
     observed = tiny.observed(N)
-    method = base.build(name, FIRST[name], Problem(N, ("a", "b", "c"), observed.sum(0, dtype=torch.int64), 1.5, 8))
+    method = base.build(
+        name,
+        FIRST[name],
+        Problem(N, ("a", "b", "c"), observed.sum(0, dtype=torch.int64), 1.5, 8, beliefs=torch.rand(N, 3)),
+    )
     before = [each.clone() for each in network.parameters()]
 
     checkpoint = Checkpoint(tmp_path / "run.pt")

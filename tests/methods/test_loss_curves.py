@@ -59,8 +59,13 @@ def labels(kind: str) -> Tensor:
     ].to(torch.int8)
 
 
+def beliefs() -> Tensor:
+    """(N, C) chances."""
+    return torch.from_numpy(np.random.default_rng(2).random((N, tiny.C)).astype(np.float32))
+
+
 def needs_of_network(method: type[base.Method]) -> set[str]:
-    return set(method.needs) - {"epoch_logits", "expected_positives", "disk"}
+    return set(method.needs) - {"epoch_logits", "expected_positives", "beliefs", "disk"}
 
 
 def runs_on_features(method: type[base.Method]) -> bool:
@@ -123,7 +128,7 @@ def losses(path: str, kind: str, name: str, settings: dict[str, Any]) -> list[st
     counts, absences = (observed == 1).sum(0, dtype=torch.int64), int((observed == -1).sum())
     torch.manual_seed(2)
     width = network.architecture["width"]
-    method = base.build(name, settings, Problem(N, ("a", "b", "c"), counts, 1.5, width, absences))
+    method = base.build(name, settings, Problem(N, ("a", "b", "c"), counts, 1.5, width, absences, beliefs()))
     for module in (network, method):
         start_everywhere_alike(module.double() if path == "images" else module)
     steps: list[str] = []

@@ -15,7 +15,7 @@ from tests.methods.cases import B, Batch, D, N, case_id, generator, loss, method
 REFUSED = {"wan": r"methods\.wan: 1 / \(C - 1\) needs two classes or more"}
 """Method: what it says of one class."""
 OBSERVED = torch.tensor([[1], [0]] * (N // 2), dtype=torch.int8)
-ONE = Problem(N, ("only",), OBSERVED.sum(0, dtype=torch.int64), 0.75, D)
+ONE = Problem(N, ("only",), OBSERVED.sum(0, dtype=torch.int64), 0.75, D, beliefs=torch.full((N, 1), 0.6))
 
 
 CASES = method_cases()

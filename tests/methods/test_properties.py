@@ -90,7 +90,8 @@ def trained(name: str, scene: Scene, folder: str, classes: Order = slice(None)) 
     positives, absences = (labels == 1).sum(0, dtype=torch.int64), int((labels == -1).sum())
     torch.manual_seed(0)
     n, c = labels.shape
-    known = Problem(n, ("",) * c, positives, scene.density, D, absences)
+    beliefs = torch.rand(scene.labels.shape, generator=torch.Generator().manual_seed(n))[:, classes]
+    known = Problem(n, ("",) * c, positives, scene.density, D, absences, beliefs)
     method = base.build(name, scene.settings, known).double()
     method.begin_training(labels)
     if "disk" in method.needs:

@@ -10,6 +10,7 @@ from ruamel.yaml import YAML
 
 from pipeline.config.params import Params, read_params
 from pipeline.core import files, hdf5
+from pipeline.labels.beliefs import beliefs_file
 from pipeline.labels.observed import observed_file
 from pipeline.labels.table import Table, write_table
 from stages.audit import audit
@@ -27,6 +28,7 @@ FIRST = {"plc": (86, 87, 88)}
 SECOND = {"lac": (90, 91, 92), "plc": (89, 90.5, 90)}
 
 LABELLING = ("em_apl", "lac", "plc", "ll_cp", "splc", "mime", "lasd", "en")  # methods that give pseudo-labels
+ESTIMATED = "en"  # of them, the one that was given an estimate
 KNOWING = ("epr", "role", "lasd", "en", "cl", "scl")  # methods that know the label density
 HEADS = {"plc": "label_embedding", "lac": "label_embedding", "mime": "bottleneck"}  # in end_to_end and lac; else linear
 
@@ -207,6 +209,15 @@ def _write_draw(folder: Path, draw: int, table: Table, single: np.ndarray, rows:
             "expected_false_negative_rate": None, "labels_per_image": 1.0,
         },
     )  # fmt: skip
+    believed = {"value": 2.5 + draw, "low": 2.25 + draw, "high": 2.75 + draw}
+    shares = table.truth[train].mean(axis=0) + 0.125  # each is off by an eighth
+    files.write_json(
+        beliefs_file(folder.parents[2], folder.name.rpartition("-")[0], draw).with_name("report.json"),
+        {
+            "labels_per_image": believed,
+            "shares": {name: {"value": share} for name, share in zip(table.classes, shares.tolist(), strict=True)},
+        },
+    )
     with hdf5.create(folder / "observed.h5") as file:
         for name, labels in observed_labels(table, single).items():
             hdf5.write_array(file, name, labels, axes="image, class", units="label")
@@ -283,7 +294,7 @@ def write_run(
     files.write_tsv(
         folder / "search.tsv",
         [
-            {"learning_rate": tried, "epoch": 2, "val_map": score + (tried == rate), "chosen": int(tried == rate)}
+            {"learning_rate": tried, "epoch": 2, "score": score + (tried == rate), "chosen": int(tried == rate)}
             for tried in (0.0001, 0.001, 0.01)
         ],
     )
@@ -304,12 +315,13 @@ def write_run(
         folder / "provenance.json",
         {
             "settings": {
-                "select": "clean" if table.exhaustive else "observed",
+                "select": "clean" if table.exhaustive else "auto",
                 "seed": seed,
                 "protocol": protocol,
                 "head": {"kind": head},
             },
             "needs": ["expected_positives"] if method in KNOWING else [],
+            "expected_positives": {"value": 2.5, "estimated": method == ESTIMATED} if method in KNOWING else None,
             "versions": {"torch": "9.9"},
         },
     )

@@ -193,6 +193,7 @@ def test_the_summary_says_how_each_row_was_trained(many_results: Results) -> Non
     entry = kept["finetune"]["gr-recipe"]
     assert (entry["head"], entry["protocol"], entry["knows_label_density"]) == ("linear", "published", False)
     assert kept["end_to_end"]["mime"]["head"] == "bottleneck" and kept["linear_init"]["role"]["knows_label_density"]
+    assert kept["linear_init"]["en"]["knows_label_density"] == "estimated"
 
 
 # ---------------------------------------------------------------------------------------------- comparisons

@@ -72,6 +72,7 @@ def test_the_table_of_all_methods_holds_both_stages(tables: dict[str, Table]) ->
     assert len(rows) == 28
     assert rows["GR (recipe)"][1:5] == ["–", "81.5 ± 0.7", rows["GR (recipe)"][3], "published"]
     assert rows["GR"][4:] == ["common", "0.01, 0.001 *", "0.01, 0.001 *", "no"]
+    assert rows["EN"][-1] == "estimated" and "†" not in rows["EN"][0]
     assert rows["ROLE"][-1] == "yes" and rows["PLC (from an) from AN's linear head"][1] == "–"
 
 

@@ -16,6 +16,7 @@ from ruamel.yaml import YAML
 from pipeline.config.params import Params, read_params
 from pipeline.core import files
 from pipeline.core.errors import ConfigError, FileError
+from pipeline.labels.table import read_table
 from pipeline.report import page, read
 from pipeline.report.read import collect
 from stages.report import report
@@ -150,6 +151,21 @@ def test_the_page_says_what_the_numbers_say(built: tuple[Path, Reader]) -> None:
     ):
         assert words in reader.words, words
     assert "85.0 ± 1.0" in reader.words and "70.8 ± 0.8" in reader.words
+
+
+def test_the_data_say_what_is_believed_beside_what_is_true(
+    whole: tuple[Path, Params], built: tuple[Path, Reader]
+) -> None:
+    (text,) = [each for each in built[1].text if each.startswith("Labels of a training image on average")]
+    table = read_table(whole[0] / "data/prepare/digits/table.h5")
+    labels = table.truth[table.rows("train")].sum() / len(table.rows("train"))
+    said = [
+        f"draw {draw} {2.5 + draw:.2f} (95 % interval {2.25 + draw:.2f} to {2.75 + draw:.2f}), "
+        "the classes' shares off by 12.5 % of the images on average"
+        for draw in (0, 1, 2)
+    ]
+    start = "Labels of a training image on average, estimated from features and shown labels alone: "
+    assert text == f"{start}{'; '.join(said)}. In truth there are {labels:.2f}."
 
 
 def test_figures_and_their_numbers_are_files(built: tuple[Path, Reader]) -> None:

@@ -107,6 +107,7 @@ def test_what_params_do_not_name_is_not_read(copy: Whole) -> None:
         "analyses/landscape/digits-an-1-0/landscape.h5",
         "data/prepare/digits/table.h5",
         "data/simulate/digits-0/report.json",
+        "data/beliefs/digits-1/report.json",
         "weights/digits/provenance.json",
     ],
 )

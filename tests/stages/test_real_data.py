@@ -44,7 +44,7 @@ def run(root: Path, repository: Path, dataset: str, change: dict[str, Any], epoc
     """Run the stages by the profile of the photographs; a change of the source replaces its whole block."""
     yaml = YAML(typ="safe", pure=True)
     params = yaml.load(profiles.compose(repository, "voc_photos", str(DATA))["params.yaml"])
-    params["grid"] |= {"datasets": [dataset], "seeds": [0], "linear_init": ["em"]}
+    params["grid"] |= {"datasets": [dataset], "draws": [0], "seeds": [0], "linear_init": ["em"]}
     for section in ("prepare", "simulate", "backbone", "features", "expected_positives", "linear_init"):
         params[section][dataset] = params[section].pop("voc_photos")
     params["prepare"][dataset] = change if "source" in change else params["prepare"][dataset] | change
@@ -53,8 +53,9 @@ def run(root: Path, repository: Path, dataset: str, change: dict[str, Any], epoc
     with open(root / "params.yaml", "w", encoding="utf-8") as file:
         yaml.dump(params, file)
     shutil.copytree(repository / "params", root / "params")
-    for stage in (prepare, simulate, backbone, features):
+    for stage in (prepare, backbone, features):
         stage(root, dataset)
+    simulate(root, dataset, 0)
     linear_init(root, dataset, "em", 0, 0)
 
 

@@ -55,8 +55,9 @@ def test_the_head_carries_centring_slope_and_bias() -> None:
     given = sample()
     found = believe(given["features"] * 3 + 5, given["observed"])
     head = ridge.score(given["features"] * 3 + 5, found.weights, found.bias)
-    assert np.abs(head - found.logits).max() < 1  # left out or not, 300 images say much the same
-    assert np.corrcoef(head.ravel(), found.logits.ravel())[0, 1] > 0.99
+    assert np.abs(head - found.logits).mean() < 0.5  # with four fifths of them, 300 images say much the same
+    assert np.abs((head - found.logits).mean(axis=0)).max() < 0.2
+    assert np.corrcoef(head.ravel(), found.logits.ravel())[0, 1] > 0.97
     other = believe(given["features"], given["observed"])
     assert np.allclose(other.weights, found.weights * 3, atol=1e-3)
     assert np.allclose(other.bias, found.bias + found.weights.sum(1) * 5, atol=1e-2)

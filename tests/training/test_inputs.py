@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from pipeline.core import seeds
 from pipeline.core.errors import ConfigError
 from pipeline.training import augment
-from pipeline.training.inputs import FeatureInputs, ImageInputs, batches, predict
+from pipeline.training.inputs import FeatureInputs, ImageInputs, Inputs, Subset, batches, predict
 from pipeline.training.settings import StrongView
 from tests import tiny
 
@@ -169,6 +169,29 @@ def test_who_gives_geometry() -> None:
 
 
 # ---------------------------------------------------------------------------------------------- batches, predictions
+@pytest.mark.parametrize(
+    ("whole", "names"),
+    [
+        (FeatureInputs(tiny.numbers(9, 4), tiny.numbers(9, 4, seed=1), True), ("weak",)),
+        (tiny.images(9, flip=True, crop=0.5, strong=tiny.strong()), ("weak", "strong")),
+    ],
+    ids=["features", "images"],
+)
+def test_a_part_sees_the_views_that_its_images_have_in_the_whole(whole: Inputs, names: tuple[str, ...]) -> None:
+    rows = np.array([7, 2, 3, 8])
+    part, at = Subset(whole, rows), np.array([3, 0])
+    everything = whole.views(np.arange(9), names, 5, 2).unflatten(0, (len(names), 9))[:, [8, 7]]
+    torch.testing.assert_close(part.views(at, names, 5, 2).unflatten(0, (len(names), 2)), everything)
+    torch.testing.assert_close(part.plain(at), whole.plain(np.array([8, 7])))
+    assert (len(part), part.provides) == (4, whole.provides)
+    if "geometry" in whole.provides:
+        geometry = whole.geometry(np.arange(9), names, 5, 2)[:, [8, 7]]
+        torch.testing.assert_close(part.geometry(at, names, 5, 2), geometry)
+    else:
+        with pytest.raises(ConfigError, match="cached features have no geometry"):
+            part.geometry(at, names, 5, 2)
+
+
 def test_batches_cover_an_order_once() -> None:
     assert [part.tolist() for part in batches(7, 3)] == [[0, 1, 2], [3, 4, 5], [6]]
     assert [part.tolist() for part in batches(4, 2, np.array([3, 1, 0, 2]))] == [[3, 1], [0, 2]]

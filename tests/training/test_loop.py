@@ -3,6 +3,7 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -535,7 +536,7 @@ def test_epochs_are_told_from_one_and_pseudo_labels_are_kept_by_epoch() -> None:
     [
         ("clean", [3.0, 1.0, 2.0], 1),
         ("clean", [1.0, 3.0, 2.0], 2),
-        ("observed", [1.0, 2.0, 3.0], 3),
+        ("auto", [1.0, 2.0, 3.0], 3),
         ("clean", [3.0, 1.0, 3.0], 1),  # strictly better, as in the papers' code
         ("clean", [2.0, 2.0, 1.0], 1),
         ("clean", [2.0, 1.0, 2.0], 1),
@@ -561,6 +562,56 @@ def test_choice_of_epoch(select: str, scores: list[float], epoch: int) -> None:
     assert [row["epoch"] for row in history.rows] == [1, 2, 3]
     again = predict(network, tiny.features(5, seed=9), 4, torch.device("cpu"))
     np.testing.assert_allclose(history.val[2], again, rtol=1e-6)
+
+
+@pytest.mark.parametrize("keep", [1, 2, 3])
+def test_an_epoch_that_was_chosen_before_is_taken_whatever_the_scores(keep: int) -> None:
+    plan = tiny.plan(tiny.training(epochs=3, select="auto"))
+    data = Data(tiny.features(6), tiny.observed(6), tiny.features(5, seed=9), scripted([3.0, 1.0, 3.0]))
+    network, seen = tiny.network(), list[Tensor]()
+    trainer = Trainer(network, tiny.method("an", 6), data, replace(plan, keep=keep))
+    validate = trainer._validate
+
+    def noting(row: dict[str, Any]) -> Network:
+        seen.append(network.head.linear.weight.detach().clone())  # type: ignore[union-attr]
+        return validate(row)
+
+    trainer._validate = noting  # type: ignore[method-assign]
+    history = trainer.fit()
+    assert (history.epoch, history.best, len(history.rows)) == (keep, [3.0, 1.0, 3.0][keep - 1], 3)
+    assert torch.equal(history.state["head.linear.weight"], seen[keep - 1])
+    assert int(history.method["clock"][0]) == keep
+
+
+@pytest.mark.parametrize(
+    ("scores", "better", "epoch", "asked"),
+    [
+        ([1.0, 3.0, 2.0], True, 2, [(1, 2)]),
+        ([1.0, 3.0, 2.0], False, 3, [(1, 2)]),
+        ([3.0, 1.0, 3.0], False, 3, [(0, 2)]),
+        ([1.0, 2.0, 3.0], False, 3, []),  # the last one is the best
+        ([2.0, 2.0, 2.0], False, 3, [(0, 2)]),
+    ],
+)
+def test_the_best_epoch_is_taken_where_it_is_better_than_the_last_beyond_noise(
+    scores: list[float], better: bool, epoch: int, asked: list[tuple[int, int]]
+) -> None:
+    pairs: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def is_better(best: np.ndarray, last: np.ndarray) -> bool:
+        pairs.append((best, last))
+        return better
+
+    data = Data(tiny.features(6), tiny.observed(6), tiny.features(5, seed=9), scripted(scores), is_better)
+    plan = tiny.plan(tiny.training(epochs=3, select="auto", ema={"decay": 0.5, "rule": "warmup"}))
+    data = replace(data, score=scripted([each for score in scores for each in (score, 99.0 - score)]))
+    history = Trainer(tiny.network(), tiny.method("an", 6), data, plan).fit()
+    assert (history.epoch, history.best) == (epoch, scores[epoch - 1])
+    assert {row["weights"] for row in history.rows} == {"raw"}
+    found = [
+        tuple(next(at for at in range(3) if np.array_equal(history.val[at], one)) for one in pair) for pair in pairs
+    ]
+    assert found == asked
 
 
 RULES = [  # rule, amount, scores, epochs run
@@ -607,8 +658,8 @@ def test_the_loop_has_no_way_to_see_truth_or_test_images() -> None:
     names = [set(inspect.signature(part).parameters) for part in (Trainer, Data, Plan)]
     assert names == [
         {"network", "method", "data", "plan", "checkpoint", "inherited"},
-        {"train", "observed", "validation", "score"},
-        {"name", "settings", "learning_rate", "epochs", "seed", "device"},
+        {"train", "observed", "validation", "score", "is_better"},
+        {"name", "settings", "learning_rate", "epochs", "seed", "device", "keep"},
     ]
 
 

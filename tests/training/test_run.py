@@ -17,11 +17,12 @@ from pipeline.core import hdf5, resume, seal
 from pipeline.core.errors import ConfigError, FileError, TrainingError
 from pipeline.core.files import read_json, read_torch, read_tsv, write_text, write_torch
 from pipeline.core.resume import Checkpoint
+from pipeline.labels.beliefs import Beliefs, beliefs_file, write_beliefs
 from pipeline.labels.table import Table, write_table
 from pipeline.methods.shared import base
 from pipeline.networks.network import restore
-from pipeline.training import execute as training
-from pipeline.training import inputs
+from pipeline.training import choice, inputs
+from pipeline.training import trials as training
 from pipeline.training.loop import Data, Trainer
 from stages.end_to_end import end_to_end
 from stages.finetune import finetune
@@ -202,10 +203,10 @@ def test_a_run_stores_what_it_found(project: Project) -> None:
     # the grid: every rate on record, the best one kept
     trials = read_tsv(folder / "search.tsv")
     assert [float(row["learning_rate"]) for row in trials] == [0.01, 0.1, 0.5]
-    best = max(trials, key=lambda row: float(row["val_map"]))
+    best = max(trials, key=lambda row: float(row["score"]))
     assert [row["chosen"] for row in trials] == ["1" if row is best else "0" for row in trials]
     assert metrics["learning_rate"] == float(best["learning_rate"])
-    assert metrics["val"]["map"] == pytest.approx(float(best["val_map"]))
+    assert metrics["val"]["map"] == pytest.approx(float(best["score"]))
 
     # what the method believed during the chosen epoch; the pseudo-labels of each
     labels, _ = arrays(folder / "labels.h5")
@@ -584,7 +585,7 @@ def test_an_edit_of_another_methods_code_leaves_a_run_resumable(
     folder = tmp_path / "code"
     for package in ("pipeline", "stages"):
         shutil.copytree(project.repository / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(training, "__file__", str(folder / "pipeline" / "training" / "execute.py"))
+    monkeypatch.setattr(training, "__file__", str(folder / "pipeline" / "training" / "trials.py"))
     monkeypatch.setattr(resume, "__file__", str(folder / "pipeline" / "core" / "resume.py"))
 
     def name() -> str:
@@ -609,17 +610,15 @@ def scorer(project: Project, select: str, **table: Any) -> Callable[[np.ndarray]
     project.set("finetune", select=select)
     project.write_table(**table)
     run = read_run(project.root, "finetune", "digits", "an", 0, 0, None)
-    return training.make_scorer(run, project.observed["single"])
+    return choice.make_scorer(run)
 
 
-def test_epochs_are_scored_by_full_or_by_observed_labels_of_val(project: Project) -> None:
+def test_epochs_are_scored_by_full_labels_of_val(project: Project) -> None:
     at = project.table.rows("val")
     logits = tiny.numbers(len(at), 3, seed=4)
-    everything = np.ones_like(project.table.scored[at])
     for select, truth, scored in (
         ("clean", project.table.truth[at], project.table.scored[at]),
         ("last", project.table.truth[at], project.table.scored[at]),
-        ("observed", project.observed["single"][at], everything),
     ):
         found = [value for value in reference_map(truth, logits, scored) if value is not None]
         assert scorer(project, select)(logits) == pytest.approx(100 * np.mean(found)), select
@@ -669,11 +668,23 @@ def no_positive_in_val(project: Project) -> None:
     project.write_table(truth=truth)
 
 
+def put_beliefs(project: Project, **changes: np.ndarray) -> np.ndarray:
+    """Write beliefs that know the features; return them."""
+    shape = project.table.truth.shape
+    logits = changes.get("logits", 4 * (project.table.truth - 0.5) + tiny.numbers(*shape, seed=6)).astype(np.float32)
+    belief = np.maximum(1 / (1 + np.exp(-logits)), project.observed["single"] == 1).astype(np.float32)
+    belief[project.observed["single"] < 0] = 0
+    found = Beliefs(belief, logits.astype(np.float32), float(belief.sum(axis=1).mean()))
+    write_beliefs(beliefs_file(project.root, "digits", 0), found, {}, [project.labels])
+    return belief
+
+
 def nothing_observed_in_val(project: Project) -> None:
-    project.set("linear_init", select="observed")
+    project.set("linear_init", select="auto")
     single = project.observed["single"].copy()
     single[project.table.rows("val")] = 0
     project.put(project.labels, **project.observed | {"single": single})
+    put_beliefs(project)
 
 
 def with_nan(project: Project) -> None:
@@ -771,7 +782,12 @@ FAULTS: dict[str, tuple[str, Callable[[Project], Any], type[Exception], str]] = 
         ConfigError,
         "prepare.digits: no val image has a positive label, so no epoch can be chosen by it",
     ),
-    "nothing observed in val": ("an", nothing_observed_in_val, ConfigError, "linear_init.select: the validation split"),
+    "nothing observed in val": (
+        "an",
+        nothing_observed_in_val,
+        ConfigError,
+        "linear_init.select: auto ranks shown labels, and the val split",
+    ),
     "diverged": (
         "an",
         lambda p: p.set("linear_init", learning_rate=3e38),
@@ -835,7 +851,7 @@ def test_rates_that_a_search_adds_are_on_record_and_an_edge_is_said(project: Pro
         trials = read_tsv(folder / "search.tsv")
         rates = [float(row["learning_rate"]) for row in trials]
         best = max(
-            (row for row in trials if float(row["learning_rate"]) in values), key=lambda row: float(row["val_map"])
+            (row for row in trials if float(row["learning_rate"]) in values), key=lambda row: float(row["score"])
         )
         beyond = {values[0]: values[0] ** 2 / values[1], values[-1]: values[-1] ** 2 / values[-2]}
         added = beyond.get(float(best["learning_rate"])) if extend else None
@@ -867,7 +883,7 @@ def test_the_next_best_rate_is_the_run_where_the_best_diverges_later(
     trials = read_tsv(folder / "search.tsv")
     best, second = (
         float(row["learning_rate"])
-        for row in sorted(trials, key=lambda row: (-float(row["val_map"]), float(row["learning_rate"])))[:2]
+        for row in sorted(trials, key=lambda row: (-float(row["score"]), float(row["learning_rate"])))[:2]
     )
     monkeypatch.setattr(Trainer, "_step", late)
     linear_init(project.root, "digits", "an", 0, 0)

@@ -37,7 +37,7 @@ def test_a_given_rate_is_trained_once() -> None:
     trials = Trials({0.5: 31.0})
     rate, run, rows = search.choose(settings([0.1, 0.2], rate=0.5), trials.fit, trials.judge)
     assert (rate, run, trials.made) == (0.5, (0.5, None), [(0.5, None)])
-    assert rows == [{"learning_rate": 0.5, "epoch": 5, "val_map": 31.0, "chosen": 1, "diverged": None}]
+    assert rows == [{"learning_rate": 0.5, "epoch": 5, "score": 31.0, "chosen": 1, "diverged": None}]
 
 
 def test_a_grid_keeps_the_best_run_and_every_trial() -> None:
@@ -45,7 +45,7 @@ def test_a_grid_keeps_the_best_run_and_every_trial() -> None:
     rate, run, rows = search.choose(settings([0.4, 0.1, 0.2]), trials.fit, trials.judge)
     assert trials.made == [(0.1, None), (0.2, None), (0.4, None)]  # ascending, each once
     assert (rate, run) == (0.2, (0.2, None))
-    assert [(row["learning_rate"], row["val_map"], row["chosen"]) for row in rows] == [
+    assert [(row["learning_rate"], row["score"], row["chosen"]) for row in rows] == [
         (0.1, 20.0, 0),
         (0.2, 60.0, 1),
         (0.4, 30.0, 0),
@@ -100,7 +100,7 @@ def test_the_next_best_rate_is_trained_where_the_best_trial_diverges_later() -> 
     rate, run, rows = search.choose(settings([0.1, 0.2, 0.4], epochs=2), trials.fit, trials.judge)
     assert trials.made == [(0.1, 2), (0.2, 2), (0.4, 2), (0.4, None), (0.2, None)]
     assert (rate, run) == (0.2, (0.2, None))
-    found = [(row["learning_rate"], row["val_map"], row["chosen"], row["diverged"]) for row in rows]
+    found = [(row["learning_rate"], row["score"], row["chosen"], row["diverged"]) for row in rows]
     assert found == [(0.1, 20.0, 0, None), (0.2, 40.0, 1, None), (0.4, 60.0, 0, 3)]
 
 
@@ -108,7 +108,7 @@ def test_a_trial_that_diverged_is_not_trained_again() -> None:
     trials = Trials({0.1: 20.0, 0.2: 40.0}, {(0.2, 2): 1})
     rate, _, rows = search.choose(settings([0.1, 0.2], epochs=2), trials.fit, trials.judge)
     assert rate == 0.1 and trials.made == [(0.1, 2), (0.2, 2), (0.1, None)]
-    assert (rows[1]["val_map"], rows[1]["epoch"], rows[1]["diverged"]) == (None, 0, 1)
+    assert (rows[1]["score"], rows[1]["epoch"], rows[1]["diverged"]) == (None, 0, 1)
 
 
 @pytest.mark.parametrize("epochs", [None, 2])

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from pipeline.config import rules
 from pipeline.core.errors import ConfigError
-from pipeline.training import execute, search
+from pipeline.training import choice, search
 from pipeline.training.inputs import FeatureInputs, ImageInputs, Inputs
 from pipeline.training.loop import Data, Plan, Trainer
 from pipeline.training.settings import Training
@@ -56,7 +56,7 @@ CONTEXTS: dict[str, tuple[str, dict[str, Any]]] = {
     "bottleneck": (
         "finetune",
         {
-            **{"optimizer": "adamax", "momentum": 0.9, "head": BOTTLENECK, "select": "observed"},
+            **{"optimizer": "adamax", "momentum": 0.9, "head": BOTTLENECK, "select": "clean"},
             **{"early_stop": {"rule": "patience", "amount": 1.0}},
         },
     ),
@@ -97,9 +97,8 @@ def outcome(stage: str, settings: Training) -> bytes:
     )
     rules.raise_if_any(rules.training_run(planned))
     truth = np.random.default_rng(2).integers(0, 2, (VAL, tiny.C)).astype(np.int8)
-    single = truth * (np.cumsum(truth, 1) == 1)
     table = SimpleNamespace(reference=lambda _: (truth, None), rows=lambda _: np.arange(VAL))
-    score = execute.make_scorer(SimpleNamespace(table=table, **vars(planned)), single)  # type: ignore[arg-type]
+    score = choice.make_scorer(SimpleNamespace(table=table, **vars(planned)))  # type: ignore[arg-type]
     train, validation = inputs_of(stage, settings)
 
     def fit(rate: float, epochs: int | None) -> Trained:
@@ -111,7 +110,7 @@ def outcome(stage: str, settings: Training) -> bytes:
         data = Data(train, tiny.observed(N), validation, lambda logits: score(logits) - 200 * abs(next(calls) - 1))
         return Trained(network, method, Trainer(network, method, data, plan).fit())
 
-    rate, trained, rows = search.choose(settings, fit, execute._judge)
+    rate, trained, rows = search.choose(settings, fit, choice.judge_trained)
     history = trained.history
     held = [*history.state.values(), *history.train, *history.val]
     return repr((rate, rows, history.rows)).encode() + b"".join(each.numpy().tobytes() for each in held)

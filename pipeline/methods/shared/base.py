@@ -25,9 +25,10 @@ from pipeline.networks.interface import Outputs
 
 OUTPUT_NEEDS = frozenset({"features", "embeddings", "maps", "geometry", "posterior", "parameters"})
 """Needs that name a field of Outputs; the network or the views must give it."""
-NEEDS = OUTPUT_NEEDS | {"epoch_logits", "expected_positives", "disk"}
+NEEDS = OUTPUT_NEEDS | {"epoch_logits", "expected_positives", "beliefs", "disk"}
 """All words that ``needs`` may hold: ``epoch_logits`` asks for `Method.end_epoch`, ``expected_positives`` for the
-label density of the problem, ``disk`` for a folder of the run's own (`Method.open_disk`)."""
+label density of the problem, ``beliefs`` for what the stage beliefs believes of the training cells, ``disk`` for a
+folder of the run's own (`Method.open_disk`)."""
 
 
 class Method(nn.Module, ABC):
@@ -54,6 +55,9 @@ class Method(nn.Module, ABC):
     """What must be at hand before the first step; words of NEEDS."""
     coupled: ClassVar[bool] = False
     """Whether the loss is more than the mean over cells of the first view, so that it needs the whole batch at once."""
+    closed_form: ClassVar[bool] = False
+    """Whether its linear head on cached features is fitted in closed form, without rate or epochs: that of the stage
+    beliefs or, where ``labels`` are not single, of ridge regression on these."""
     carries: ClassVar[tuple[str, ...]] = ()
     """Names in the state dict that cross from linear_init to the stage that continues it."""
 
@@ -86,6 +90,17 @@ class Method(nn.Module, ABC):
             name = type(self).__module__.rpartition(".")[2]
             raise ConfigError(f"expected_positives: has no entry for this dataset, and `{name}` needs it")
         return self.problem.expected_positives
+
+    @property
+    def beliefs(self) -> Tensor:
+        """(N, C) chance that each training cell is present, as `Problem` has them.
+
+        Raises:
+            ConfigError: Nobody gave them.
+        """
+        if self.problem.beliefs is None:
+            raise ConfigError(f"`{type(self).__module__.rpartition('.')[2]}` needs the outputs of the stage beliefs")
+        return self.problem.beliefs
 
     @abstractmethod
     def cells(self, logits: Tensor, observed: Tensor, index: Tensor) -> Cells:
@@ -292,6 +307,6 @@ def check_needs(name: str, method: Method | type[Method], available: Iterable[st
     Raises:
         ConfigError: A need is unmet.
     """
-    missing = sorted(set(method.needs) - set(available) - {"expected_positives"})
+    missing = sorted(set(method.needs) - set(available) - {"expected_positives", "beliefs"})
     if missing:
         raise ConfigError(f"{name}: needs {', '.join(missing)}, which this stage and its network do not give")

@@ -1,6 +1,6 @@
 """What a method knows of its problem before training."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -23,6 +23,18 @@ class Problem:
     """D, width of the backbone's features; None where no network is at hand."""
     observed_absences: int = 0
     """Cells of the training split that are known to be absent."""
+    beliefs: Tensor | None = None
+    """(N, C) float32, the chance that each training cell is present, without truth; None where nobody asks."""
+
+    def take(self, rows: np.ndarray, observed: np.ndarray) -> "Problem":
+        """Return the problem that some of the training images pose.
+
+        Args:
+            rows: (R,) their rows.
+            observed: (R, C) their labels.
+        """
+        problem = describe(self.classes, observed, self.expected_positives, self.width)
+        return replace(problem, beliefs=None if self.beliefs is None else self.beliefs[torch.from_numpy(rows)])
 
 
 def describe(

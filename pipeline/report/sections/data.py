@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from pipeline.report import counts, figures
@@ -27,6 +28,8 @@ def part(page: Page, result: Results) -> Part:
     if about.first_draw is not None:
         content["simulate"] = about.first_draw
         content["rates"] = {draw: report["false_negative_rate"] for draw, report in about.simulate.items()}
+    if about.beliefs:
+        content["believed"] = {draw: _believed(result, report) for draw, report in about.beliefs.items()}
     if len(classes):
         image = figures.supports(classes.sort_values("support_train", ascending=False, kind="stable"))
         content["figure"] = page.figure(f"{result.name}-classes", image, classes)
@@ -34,6 +37,16 @@ def part(page: Page, result: Results) -> Part:
     if read := leaves({key: value for key, value in (about.prepare or {}).items() if key not in _SHOWN}):
         content["read"] = facts(read)
     return Part(result.name, content or None)
+
+
+def _believed(result: Results, report: dict[str, Any]) -> dict[str, Any]:
+    """Return labels an image as beliefs estimate them, with what is true of the training images where that is known."""
+    found, table = {"labels": report["labels_per_image"], "true": None, "error": None}, result.about.table
+    if result.truth and table is not None:
+        truth = table.truth[table.rows("train")]
+        shares = [report["shares"][name]["value"] for name in table.classes]
+        found |= {"true": float(truth.sum(axis=1).mean()), "error": float(np.abs(truth.mean(axis=0) - shares).mean())}
+    return found
 
 
 def _splits(result: Results, splits: pd.DataFrame) -> pd.DataFrame:

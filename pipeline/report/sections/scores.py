@@ -69,8 +69,9 @@ def _conditions(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def _rates(rates: Iterable[float], edge: bool) -> str:
-    """Return learning rates, with a star where one is an edge of the search."""
-    return listed(float(rate) for rate in rates) + " *" * bool(edge)
+    """Return learning rates, with a star where one is an edge of the search; no number of a closed form."""
+    known = [float(rate) for rate in rates if not pd.isna(rate)]
+    return listed(known) + " *" * bool(edge) if known else "closed form"
 
 
 def _side_by_side(page: Page, result: Results) -> dict[str, Any] | None:
@@ -81,9 +82,9 @@ def _side_by_side(page: Page, result: Results) -> dict[str, Any] | None:
     every = result.arms[result.arms["stage"].isin(SIDES)]
     conditions = [key for key in ("head", "protocol") if every[key].nunique() > 1]
     last = [_last(row) for row in rows.to_dict("records")]
-    density = [bool(row["density"]) for row in last]
+    density = [_knows(row) for row in last]
     keys = ("test_map", "test_map_std", "test_map_n", "learning_rate", "head", "protocol")
-    file = rows[["method", "variant"]].assign(knows_label_density=[int(known) for known in density])
+    file = rows[["method", "variant"]].assign(knows_label_density=[int(bool(row["density"])) for row in last])
     kept = rows[[f"{stage}_{key}" for stage in SIDES for key in keys]]
     page.table(f"{result.name}-side_by_side", pd.concat([file, kept, rows.filter(regex="^gain(_std|_n)?$")], axis=1))
     both = {key: zip(*(rows[f"{stage}_{key}"] for stage in SIDES), strict=True) for key in conditions}
@@ -101,11 +102,16 @@ def _side_by_side(page: Page, result: Results) -> dict[str, Any] | None:
         **{key.capitalize(): [" / ".join(dict.fromkeys(v for v in values if isinstance(v, str))) for values in pairs]
            for key, pairs in both.items()},
         "Learning rates, linear head": rates["linear_init"], "Learning rates, fine-tuned": rates["finetune"],
-        "Knows the label density": ["yes" if known else "no" for known in density],
+        "Knows the label density": density,
     }  # fmt: skip
     words, kind = findings.own_head(result)
     marks = _marks(rows["method"].tolist(), [""] * len(rows), result.given)
     return {"table": pd.DataFrame(table), "marks": marks, "verdict": words, "kind": kind, **_conditions(every)}
+
+
+def _knows(row: dict[Any, Any]) -> str:
+    """Return whether an arm knows the labels an image has."""
+    return "yes" if row["density"] else "estimated" if row["estimated"] else "no"
 
 
 def _last(row: dict[Any, Any]) -> dict[str, Any]:
@@ -136,7 +142,7 @@ def _stage(page: Page, result: Results, stage: str, ranked: pd.DataFrame) -> dic
         "Learning rate": [_rates(dict.fromkeys(row["learning_rate"]), row["edge"]) for row in every],
         "Epoch": [f"{listed(row['epoch'])} of {listed(dict.fromkeys(row['epochs']))}" for row in every],
         **({"Runs": [_of(count, row["planned"]) for count, row in zip(counts, every, strict=True)]} if uneven else {}),
-        "Knows the label density": ["yes" if known else "no" for known in rows["density"]],
+        "Knows the label density": [_knows(row) for row in every],
         **({"Cells labelled": labelled} if any(words != "–" for words in labelled) else {}),
     }
     names = [method["text"] for method in methods]

@@ -1,0 +1,98 @@
+"""One run of a linear head that has a closed form: read it or fit it, score it, store its folder."""
+
+import numpy as np
+import torch
+
+from pipeline.core.device import choose_device
+from pipeline.core.errors import ConfigError
+from pipeline.labels.beliefs import read_head
+from pipeline.labels.observed import read_observed
+from pipeline.methods.shared import base
+from pipeline.methods.shared.draw_likelihood import ShareDraw
+from pipeline.networks.interface import Outputs
+from pipeline.networks.linear import LinearHead
+from pipeline.networks.network import Network, cpu_state
+from pipeline.training.beliefs import believe
+from pipeline.training.choice import make_scorer
+from pipeline.training.inputs import predict
+from pipeline.training.loop import History
+from pipeline.training.run import SPLITS, Run, Start
+from pipeline.training.store import Result, Trained, store_run
+
+
+def fit_closed_form(run: Run, start: Start, features: np.ndarray, mirrored: np.ndarray | None) -> None:
+    """Put the closed form's weights into a linear head, score it, and store the run's folder.
+
+    Args:
+        run: The run, of a method whose head has a closed form.
+        start: What its stage gives.
+        features: (N, D) features of all images.
+        mirrored: (N_train, D) features of the mirrored training images, or None.
+
+    Raises:
+        ConfigError: The features cannot be fitted, or the beliefs come from a file that holds no head.
+        FileError: The observed labels or the beliefs are not those of the table.
+    """  # noqa: DOC502  raised by the functions below
+    device, own = choose_device(), base.load(run.method).labels
+    observed = read_observed(run.observed_file, run.table, {own, "single"})
+    train_labels = observed[own][run.table.rows("train")]
+    network = start.make_network()
+    method = base.build(run.method, run.method_settings, run.describe_problem(train_labels, features.shape[1]))
+    assert isinstance(network.head, LinearHead)  # the rules refuse others on cached features
+    weights, bias = _head(run, features, mirrored, train_labels)
+    with torch.no_grad():
+        network.head.linear.weight.copy_(torch.from_numpy(weights))
+        network.head.linear.bias.copy_(torch.from_numpy(bias))
+    inputs = start.make_inputs(network)
+    logits = {
+        split: predict(network.to(device), inputs[split], run.settings.batch_size * 8, device) for split in SPLITS
+    }
+    history = _history(run, network, method, logits, train_labels)
+    trial = {"learning_rate": None, "epoch": 1, "score": history.best, "chosen": 1, "diverged": None}
+    reads = [*start.reads, run.table_file, *([run.beliefs_file] if run.reads_beliefs() else [])]
+    store_run(run, Result(Trained(network, method.eval(), history), None, [trial], logits, train_labels, reads))
+
+
+def _head(
+    run: Run, features: np.ndarray, mirrored: np.ndarray | None, train_labels: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return weights (C, D) and bias (C,): those of the stage beliefs, or of all labels for an oracle.
+
+    Raises:
+        ConfigError: As `fit_closed_form` says.
+    """
+    if base.load(run.method).labels == "single":
+        head = read_head(run.beliefs_file, run.table)
+        if head is None:
+            raise ConfigError(f"beliefs.{run.dataset}: a file holds no linear head; `{run.method}` needs kind: fits")
+        return head
+    try:
+        fitted = believe(
+            features[run.table.rows("train")], train_labels, mirrored, ShareDraw(1.0), fits=1, seed=run.draw
+        )
+    except ValueError as error:
+        raise ConfigError(f"{run.name}: {error}") from error
+    return fitted.weights, fitted.bias
+
+
+def _history(
+    run: Run, network: Network, method: base.Method, logits: dict[str, np.ndarray], train_labels: np.ndarray
+) -> History:
+    """Return the history of one epoch that took no step."""
+    train = torch.from_numpy(logits["train"])
+    index = torch.arange(len(train))
+    with torch.no_grad():
+        terms = method(Outputs(logits=train[None]), torch.from_numpy(train_labels), index)
+    score = make_scorer(run)(logits["val"])
+    loss = float(torch.stack(list(terms.values())).sum())
+    row = {"epoch": 1, "learning_rate": None, "loss": loss, "score": score, "weights": "raw"}
+    keeps = run.settings.keep_epoch_logits
+    return History(
+        epoch=1,
+        best=score,
+        state=cpu_state(network),
+        method=cpu_state(method),
+        rows=[row],
+        val=[torch.from_numpy(logits["val"])],
+        train=[train] if keeps else [],
+    )

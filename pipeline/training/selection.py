@@ -1,0 +1,125 @@
+"""Choice of learning rate and epoch where nobody has the truth: ``select: auto``.
+
+A choice is judged by how well it ranks the labels that were shown of images that it was not trained on: the chance that
+a shown positive outranks another image in its class, each weighted by the labels that its image is expected to have
+(`audits.unlabelled`). Such a judge is noisy, and the best of many by a noisy judge looks better than it is. So the best
+is taken only where a bootstrap over images tells it from the fixed recipe, which is the middle rate and the last epoch;
+elsewhere the fixed recipe is.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pipeline.audits import unlabelled
+from pipeline.core import seeds
+
+FOLDS = 3
+"""Parts of the training images; each is scored by a head that the other parts trained."""
+BOOTSTRAPS = 200
+
+
+class Comparison(NamedTuple):
+    """The best choice against the fixed recipe."""
+
+    difference: unlabelled.Estimate
+    """In points, with its 95 % interval over bootstraps of the images."""
+    better: bool
+    """Whether the interval lies above 0, so that the best is taken."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return what metrics.json holds of it."""
+        found = {name: value if np.isfinite(value) else None for name, value in self.difference._asdict().items()}
+        return {"taken": "best" if self.better else "fixed", "gain": found}
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Scores logits by the labels that were shown.
+
+    Args:
+        shown: (N, C) bool, the shown labels.
+        weights: (N,) what a shown label of each image stands for: the labels it is expected to have, by those it shows.
+        seed: Seed of the bootstrap.
+    """
+
+    shown: np.ndarray
+    weights: np.ndarray
+    seed: int
+
+    def score(self, logits: np.ndarray) -> float:
+        """Return the weighted, pooled AUL of (N, C) logits in percent; 0 where no label is shown."""
+        value = unlabelled.pooled_aul(logits, self.shown, self.weights)[0]
+        return 0.0 if np.isnan(value) else 100 * float(value)
+
+    def compare(self, best: np.ndarray, fixed: np.ndarray) -> Comparison:
+        """Compare two sets of logits over the same bootstraps of the images.
+
+        Args:
+            best: (N, C) logits.
+            fixed: (N, C) logits.
+
+        Returns:
+            How far the first rank better.
+        """
+        generator = seeds.numpy_generator(self.seed, "selection")
+        repeats = unlabelled.resample_rows(len(self.shown), BOOTSTRAPS, generator)
+        one, other = (unlabelled.pooled_aul(logits, self.shown, self.weights, repeats) for logits in (best, fixed))
+        difference = unlabelled.estimate(self.score(best) - self.score(fixed), 100 * (one - other))
+        return Comparison(difference, difference.low > 0)
+
+    def is_better(self, best: np.ndarray, fixed: np.ndarray) -> bool:
+        """Return whether the first of two (N, C) logits rank better, beyond noise."""
+        return self.compare(best, fixed).better
+
+
+@dataclass(frozen=True)
+class CrossFit:
+    """How one learning rate fares on images that it was not trained on."""
+
+    scores: tuple[float, ...] = ()
+    """Score of each epoch; none where training diverged."""
+    best: np.ndarray | None = None
+    """(N, C) logits of the epoch that scores best, each row's from the heads that its part did not train."""
+    last: np.ndarray | None = None
+    """Those of the last epoch."""
+    diverged: int | None = None
+    """Epoch in which training diverged."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that scores best, from 1, the earliest of equal ones; 0 where training diverged."""
+        return int(np.argmax(self.scores)) + 1 if self.scores else 0
+
+
+def split_folds(n: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Cut training rows into parts of equal size, to one row.
+
+    Args:
+        n: Training images.
+        seed: The run's seed.
+
+    Returns:
+        For each part, the rows of the others and its own, ascending.
+    """
+    part = seeds.numpy_generator(seed, "folds").permutation(n) % min(FOLDS, n)
+    return [(np.flatnonzero(part != number), np.flatnonzero(part == number)) for number in range(min(FOLDS, n))]
+
+
+def cross_fit(judge: Judge, folds: list[tuple[np.ndarray, np.ndarray]], logits: list[np.ndarray]) -> CrossFit:
+    """Put the parts together and score each epoch.
+
+    Args:
+        judge: The judge of the training images.
+        folds: What `split_folds` returned.
+        logits: For each part, the (epochs, part, C) logits of its rows.
+
+    Returns:
+        The scores, and the logits that may be compared.
+    """
+    together = np.empty((logits[0].shape[0], len(judge.shown), logits[0].shape[2]), logits[0].dtype)
+    for (_, own), values in zip(folds, logits, strict=True):
+        together[:, own] = values
+    scores = tuple(judge.score(epoch) for epoch in together)
+    return CrossFit(scores, together[int(np.argmax(scores))].copy(), together[-1].copy())

@@ -1,0 +1,156 @@
+"""Trials of a run: trained at one learning rate after another, on all training images or without a part of them."""
+
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+from pipeline.core import files, resume, seeds
+from pipeline.core.device import choose_device
+from pipeline.core.errors import TrainingError
+from pipeline.core.resume import Checkpoint
+from pipeline.methods.shared import base
+from pipeline.methods.shared.problem import Problem
+from pipeline.networks.network import Network
+from pipeline.training import selection
+from pipeline.training.inputs import Subset
+from pipeline.training.loop import Data, History, Plan, Trainer
+from pipeline.training.run import Run, Start
+from pipeline.training.store import Trained
+
+
+class Trials:
+    """Trains a run at one learning rate after another; each trial has a resume point of its own.
+
+    The resume points stay locked until `close`, so that no second process trains the same run.
+
+    Args:
+        run: The run.
+        start: What its stage gives.
+        problem: What the method may know before training.
+        data: Images and labels.
+    """
+
+    def __init__(self, run: Run, start: Start, problem: Problem, data: Data) -> None:
+        self.run, self.start, self.problem, self.data = run, start, problem, data
+        self.reads = [*start.reads, run.table_file, *([start.inherited] if start.inherited else [])]
+        self.reads += [run.beliefs_file] if run.reads_beliefs() else []
+        self.fingerprint = _fingerprint(run, self.reads, problem)
+        self.folder = resume.scratch_folder(run.root) / f"{run.stage}-{run.key}"
+        self.checkpoints: list[Checkpoint] = []
+        resume.delete_stale(self.folder, self.fingerprint, run.name)
+
+    def train(self, rate: float, epochs: int | None, keep: int | None = None) -> Trained:
+        """Train at one learning rate.
+
+        Args:
+            rate: The learning rate.
+            epochs: Epochs of a trial; None: the stage's.
+            keep: Epoch that is taken whatever the scores; None: as ``select`` says.
+
+        Returns:
+            Network, method and history; a history without epochs where a rate of a grid diverged.
+
+        Raises:
+            TrainingError: Training diverged, and no other rate is tried.
+        """
+        run = self.run
+        name, last = f"{run.name} lr {rate:g}", epochs or run.settings.epochs
+        plan = Plan(name, run.settings, rate, last, run.seed, choose_device(), keep)
+        trained, error = self._fit(plan, self.problem, self.data, f"{rate:g}-{epochs}")
+        if error is not None and run.settings.learning_rate != "grid":
+            raise error
+        return trained
+
+    def cross_fit(self, rate: float, judge: selection.Judge) -> selection.CrossFit:
+        """Train at one learning rate without each part of the images in turn, and score that part.
+
+        Args:
+            rate: The learning rate.
+            judge: The judge of the training images.
+
+        Returns:
+            How the rate fares; without scores where training diverged.
+        """
+        run, parts = self.run, []
+        settings = run.settings.model_copy(update={"keep_epoch_logits": False})
+        folds = selection.split_folds(len(self.data.train), run.seed)
+        for number, (others, own) in enumerate(folds, 1):
+            labels = self.data.observed[torch.from_numpy(others)]
+            problem = self.problem.take(others, labels.numpy())
+            data = Data(Subset(self.data.train, others), labels, Subset(self.data.train, own), lambda _: 0.0)
+            name = f"{run.name} lr {rate:g} part {number}/{len(folds)}"
+            plan = Plan(name, settings, rate, settings.epochs, run.seed, choose_device())
+            trained, _ = self._fit(plan, problem, data, f"{rate:g}-part{number}")
+            if trained.history.diverged is not None:
+                return selection.CrossFit(diverged=trained.history.diverged)
+            parts.append(torch.stack(trained.history.val).numpy())
+        return selection.cross_fit(judge, folds, parts)
+
+    def _fit(self, plan: Plan, problem: Problem, data: Data, key: str) -> tuple[Trained, TrainingError | None]:
+        """Train a network from its start.
+
+        Args:
+            plan: How.
+            problem: What the method may know.
+            data: Images and labels.
+            key: What tells the resume point from those of the run's other trials.
+
+        Returns:
+            What was trained; without epochs where training diverged, and the error.
+        """
+        network = make_network(self.run, self.start)
+        method = base.build(self.run.method, self.run.method_settings, problem)
+        checkpoint = Checkpoint(self.folder / f"{self.fingerprint}-{key}")
+        self.checkpoints.append(checkpoint)
+        inherited = files.read_torch(self.start.inherited) if self.start.inherited else None
+        trainer, diverged = Trainer(network, method, data, plan, checkpoint, inherited), None
+        try:
+            history = trainer.fit()
+        except TrainingError as error:
+            checkpoint.delete()  # from there it would diverge again; an interrupted search repeats it whole
+            if self.run.settings.learning_rate == "grid":
+                tqdm.write(f"{error}; the search goes on without this rate")
+            history = History(diverged=len(trainer.history.rows) + 1)  # no epoch, and a score below any other
+            diverged = error
+        checkpoint.delete_disk()  # a finished trial's, before the next one fills another
+        return Trained(network, method, history), diverged
+
+    def delete_resume_points(self) -> None:
+        """Delete the resume points of all trials: the run is stored."""
+        for checkpoint in self.checkpoints:
+            checkpoint.delete()
+
+    def close(self) -> None:
+        """Release the locks of the resume points."""
+        for checkpoint in self.checkpoints:
+            checkpoint.close()
+
+
+def make_network(run: Run, start: Start) -> Network:
+    """Return the network of a run before training: the same at each call."""
+    seeds.seed_torch(run.seed, "network")
+    return start.make_network()
+
+
+def source_files(stage: str, method: str) -> list[Path]:
+    """Return the source files that may decide a run.
+
+    Args:
+        stage: Training stage.
+        method: Name of the method.
+
+    Returns:
+        What a training stage may import: no other stage or method, no source of data or report.
+    """
+    pipeline = Path(__file__).parents[1]
+    named = [pipeline.parent / "stages" / f"{name}.py" for name in (stage, "entry")]
+    named += [pipeline / "methods" / f"{method}.py"]
+    named += [pipeline / "audits" / f"{name}.py" for name in ("metrics", "unlabelled")]
+    return [*named, *resume.room_files("core", "labels", "networks", "data", "methods/shared", "training")]
+
+
+def _fingerprint(run: Run, reads: list[Path], problem: Problem) -> str:
+    """Return the fingerprint of all that the run depends on."""
+    settings = [run.settings.model_dump(), run.method_settings, problem.expected_positives, run.seed, run.stage]
+    return resume.fingerprint(settings, [*reads, *source_files(run.stage, run.method)])

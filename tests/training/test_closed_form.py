@@ -1,0 +1,78 @@
+"""Heads in closed form as runs: their weights, scores and files against what the fits say."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.core import hdf5
+from pipeline.core.errors import ConfigError
+from pipeline.core.files import read_json, read_torch, read_tsv
+from pipeline.labels.beliefs import Beliefs, beliefs_file, write_beliefs
+from pipeline.labels.observed import observed_file, read_observed
+from pipeline.methods.shared.draw_likelihood import ShareDraw
+from pipeline.training import ridge
+from pipeline.training.beliefs import believe
+from stages.linear_init import linear_init
+from tests.training.test_run import Project
+
+
+@pytest.fixture
+def project(tmp_path: Path, repository: Path) -> Project:
+    made = Project(tmp_path, repository)
+    made.sections["methods"] |= {name: {"default": {}} for name in ("ridge", "ridge_full")}
+    made.write_params()
+    return made
+
+
+def put_beliefs(project: Project, head: dict[str, np.ndarray]) -> Beliefs:
+    shape = project.table.truth.shape
+    found = Beliefs(np.random.default_rng(0).random(shape).astype(np.float32), np.zeros(shape, np.float32), 1.5)
+    table = project.root / "data" / "prepare" / "digits" / "table.h5"
+    write_beliefs(beliefs_file(project.root, "digits", 0), found, head, [table, project.labels])
+    return found
+
+
+def stored(project: Project, key: str) -> tuple[dict[str, Any], dict[str, np.ndarray], Path]:
+    folder = project.folder("linear_init", key)
+    with hdf5.read(folder / "logits.h5") as file:
+        return read_json(folder / "metrics.json"), {name: values[()] for name, values in file.items()}, folder
+
+
+def test_the_head_of_the_beliefs_becomes_a_run(project: Project) -> None:
+    head = {"weights": np.arange(15.0).reshape(3, 5) / 10, "bias": np.array([0.5, -1.0, 2.0])}
+    believed = put_beliefs(project, head)
+    linear_init(project.root, "digits", "ridge", 0, 0)
+    metrics, logits, folder = stored(project, "digits-ridge-0-0")
+    for split in ("train", "val", "test"):
+        rows = project.table.rows(split)
+        assert np.allclose(logits[split], project.features[rows] @ head["weights"].T + head["bias"], atol=1e-5), split
+    assert (metrics["epoch"], metrics["epochs"], metrics["learning_rate"]) == (1, 1, None)
+    state = read_torch(folder / "weights.pt")["state"]
+    assert torch.allclose(state["head.linear.weight"], torch.from_numpy(head["weights"]).float())
+    with hdf5.read(folder / "labels.h5") as file:
+        assert np.array_equal(file["belief"][()], believed.belief[project.table.rows("train")])
+    (row,) = read_tsv(folder / "search.tsv")
+    assert (row["learning_rate"], row["chosen"]) == ("", "1")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert any("beliefs/digits-0/beliefs.h5" in path for path in manifest["inputs"])
+    assert "no rate and no epoch to choose" in (folder / "summary.md").read_text()
+
+
+def test_an_oracle_is_fitted_to_all_labels(project: Project) -> None:
+    linear_init(project.root, "digits", "ridge_full", 0, 0)
+    _, logits, _ = stored(project, "digits-ridge_full-0-0")
+    rows = project.table.rows("train")
+    labels = read_observed(observed_file(project.root, "digits", 0), project.table, ["all"])["all"][rows]
+    expected = believe(project.features[rows], labels, None, ShareDraw(1.0), fits=1)
+    test = ridge.score(project.features[project.table.rows("test")], expected.weights, expected.bias)
+    assert np.allclose(logits["test"], test, atol=1e-4)
+
+
+def test_beliefs_of_somebody_else_have_no_head(project: Project) -> None:
+    put_beliefs(project, {})
+    with pytest.raises(ConfigError, match=r"beliefs\.digits: a file holds no linear head; `ridge` needs kind: fits"):
+        linear_init(project.root, "digits", "ridge", 0, 0)
