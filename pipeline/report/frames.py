@@ -1,8 +1,8 @@
 """What was measured on one dataset as frames: scores of runs and arms, and the rows of its analyses.
 
 A column ``x`` that stands beside ``x_std`` and ``x_n`` is a mean over label draws of the means over training seeds,
-with the sample's standard deviation over draws (over seeds where there is one draw; NaN with one of both) and the
-number of runs (`pipeline.audits.paired`). A difference is paired: both runs share dataset, draw and seed. mAP is in
+with the sample's standard deviation over draws (over seeds where the dataset has one draw; NaN with one of both) and
+the number of runs (`pipeline.audits.paired`). A difference is paired: both runs share dataset, draw and seed. mAP is in
 percent, fractions and distances in [0, 1]. Definitions of the latter: `pipeline.audits`.
 """
 
@@ -257,6 +257,7 @@ def gap_share(value: pd.Series, low: pd.Series, high: pd.Series) -> tuple[float 
 def _arms(runs: pd.DataFrame, plan: list[Planned], supported: tuple[str, ...] | None, truth: bool) -> pd.DataFrame:
     """Return one row for each arm that has runs."""
     asked = pd.Series([(run.stage, run.method, run.variant) for run in plan]).value_counts()
+    several = runs["draw"].nunique() > 1
     rows = []
     for arm, mine in by_arm(runs):
         stage, method, variant = arm
@@ -270,7 +271,8 @@ def _arms(runs: pd.DataFrame, plan: list[Planned], supported: tuple[str, ...] | 
             "start": mine["start"].iloc[0], "key": mine["key"].iloc[0],
             "runs": [f"{draw}-{seed}" for draw, seed in mine[RUN].to_numpy()], "planned": int(asked[arm]),
             "test_maps": _points(mine).tolist(),
-            **{key: value for column in MAPS for key, value in flat(column, spread_over(mine, column)).items()},
+            **{key: value for column in MAPS
+               for key, value in flat(column, _spread_of_arm(mine, column, several)).items()},
             "classes": int(mine["classes"].iloc[0]), "classes_present": int(mine["classes_present"].min()),
             "classes_supported": len(supported or ()),
             **dict.fromkeys([key for name in SHARES for key in (name, f"{name}_reason")]),
@@ -286,6 +288,12 @@ def _arms(runs: pd.DataFrame, plan: list[Planned], supported: tuple[str, ...] | 
     for name in shares[0] if shares else ():
         frame[name] = pd.Series([share[name] for share in shares], dtype=object if "reason" in name else float)
     return frame
+
+
+def _spread_of_arm(runs: pd.DataFrame, column: str, several: bool) -> Spread:
+    """Return the spread of an arm's runs; beside arms of several draws, one draw's has no deviation over draws."""
+    value = spread_over(runs, column)
+    return value | {"std": value["std_draws"]} if several else value
 
 
 def _points(runs: pd.DataFrame) -> pd.Series:

@@ -110,6 +110,17 @@ def test_share_of_the_gap_uses_common_seeds_and_may_be_undefined() -> None:
     assert nothing is None and "no gap" in reason
 
 
+def test_a_deviation_over_seeds_does_not_stand_among_those_over_draws(collected: Collected) -> None:
+    def moved(run: Any) -> Any:
+        mine = (run.stage, run.method, run.variant) == ("finetune", "em", "")
+        return replace(run, draw=0, seed=run.draw) if mine else run
+
+    mixed = frames.measure(replace(collected, runs=tuple(map(moved, collected.runs))))["digits"]
+    row = mixed.arms.set_index(["stage", "name"]).loc[("finetune", "em")]
+    assert np.isnan(row["test_map_std"]) and row["test_map_std_seeds"] == pytest.approx(1)
+    assert row["test_map"] == pytest.approx(81) and row["test_map_n"] == 3
+
+
 def test_a_draw_counts_once_in_the_share_of_the_gap() -> None:
     runs = pd.MultiIndex.from_tuples([(0, 0), (0, 1), (0, 2), (1, 0)], names=frames.RUN)  # of draw 1 a seed alone
     value, high = pd.Series([2.0, 4.0, 6.0, 9.0], runs), pd.Series([10.0, 10.0, 10.0, 20.0], runs)
