@@ -5,7 +5,8 @@ trained by the stage itself with the learning rate that val mAP chooses for it w
 features on digits and on photographs (profile voc_photos), on label draws that no reported figure uses; by the other
 stages on digits alone. No test label is read. The default is the combination with the highest mean over the datasets of
 the mean val mAP, in points. A share of the gap from `an` to `full` would divide by a difference that 132 photographs of
-validation tell within a point or two only, and so weigh the datasets by chance.
+validation tell within a point or two only, and so weigh the datasets by chance. For the same reason an entry may name
+another combination (``tied``) that lies within TIE points of the best, where something else speaks for it.
 
 benchmarks/method_settings.tsv keeps every trial; those of the methods that are named (all, if none) are made anew, or
 with --missing only those that it has not yet. Printed at the end: for each method the best settings and what its file
@@ -44,6 +45,8 @@ WORK = Path(".pipeline") / "method_settings"
 PROFILES = {"digits": "default", "voc_photos": "voc_photos"}
 """Profile of each dataset that settings are tried on."""
 DRAWS, SEEDS = (100, 101), (0,)
+TIE = 0.25
+"""Points of the mean val mAP that 132 photographs and two draws do not tell apart."""
 """Label draws, none of which a reported figure uses, and training seeds."""
 COLUMNS = ("method", "stage", "settings", "dataset", "draw", "seed", "learning_rate", "epoch", "val_map")
 
@@ -211,18 +214,29 @@ def mean_scores(rows: list[dict[str, str]], method: str) -> dict[str, dict[str, 
     return {text: {name: statistics.mean(found) for name, found in each.items()} for text, each in scores.items()}
 
 
-def best(rows: list[dict[str, str]], method: str) -> tuple[str, dict[str, float]]:
+def best(rows: list[dict[str, str]], method: str, tied: dict[str, Any] | None = None) -> tuple[str, dict[str, float]]:
     """Return the settings of a method with the highest mean over datasets of the mean val mAP, the first of equals.
 
     Args:
         rows: The table of trials.
         method: Name of a method.
+        tied: What the grid takes instead of the best.
 
     Returns:
-        The settings as the table has them, and their mean val mAP by dataset.
+        The settings as the table has them, and their mean val mAP by dataset; those that the grid calls tied where it
+        does.
+
+    Raises:
+        ValueError: Those are further from the best than `TIE`.
     """
     scores = mean_scores(rows, method)
-    chosen = max(scores, key=lambda settings: statistics.mean(scores[settings].values()))
+    means = {settings: statistics.mean(found.values()) for settings, found in scores.items()}
+    chosen = max(means, key=lambda settings: means[settings])
+    if tied:
+        other = json.dumps(tied, sort_keys=True)
+        if means[chosen] - means[other] > TIE:
+            raise ValueError(f"{method}: {other} is {means[chosen] - means[other]:.2f} points below the best, no tie")
+        chosen = other
     return chosen, scores[chosen]
 
 
@@ -268,7 +282,7 @@ def main() -> None:
     run_all(jobs, kept, arguments.root, arguments.jobs)
     rows, params = files.read_tsv(TRIALS), read_params(PARAMS, *wanted)
     for method in wanted:
-        chosen, scores = best(rows, method)
+        chosen, scores = best(rows, method, grid[method].get("tied"))
         told = ", ".join(f"{name} {score:.2f}" for name, score in scores.items())
         held = {key: params.method(method, "default")[key] for key in json.loads(chosen)}
         print(f"{method}: {chosen} (val mAP {told}); {method_file(method)}: {settings_text(held)}")
