@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from pipeline.config.params import TRAINING_STAGES, Params
-from pipeline.core.errors import ConfigError
+from pipeline.core import files
+from pipeline.core.errors import ConfigError, FileError
 from pipeline.core.strict import explain
 from pipeline.core.yaml import parse_yaml
 
@@ -105,7 +106,19 @@ def check(root: Path, params: Params, last: "LastRun") -> tuple[list[str], list[
         return [str(error)], []
     except DvcException as error:
         return [f"dvc.yaml: {error}"], []
-    return unmet_deps(graph, params), leftovers(graph, last)
+    return [*broken_lock(root), *unmet_deps(graph, params)], leftovers(graph, last)
+
+
+def broken_lock(root: Path) -> list[str]:
+    """Return a problem where DVC was killed while it noted who runs, since it refuses to start then."""
+    path = root / ".dvc" / "tmp" / "rwlock"
+    try:
+        files.read_json(path)
+    except FileError:
+        if path.is_file():
+            remedy = "while no DVC runs in this project, delete it and go on; it holds no result"
+            return [f".dvc/tmp/rwlock: was cut short when DVC was killed; {remedy}: rm .dvc/tmp/rwlock"]
+    return []
 
 
 def unmet_deps(graph: Graph, params: Params) -> list[str]:

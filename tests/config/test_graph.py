@@ -134,3 +134,16 @@ def test_a_stage_runs_again_where_its_section_is_another(tmp_path: Path) -> None
     assert not last.has_other_params("prepare@a", "prepare.a", {"x": 1})
     assert last.has_other_params("prepare@a", "prepare.a", {"x": 2})
     assert last.has_other_params("prepare@b", "prepare.b", {"x": 1})
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"path": [{"pid": 1'])
+def test_a_lock_that_a_kill_cut_short_is_named_with_its_remedy(tmp_path: Path, content: str):
+    lock = tmp_path / ".dvc" / "tmp" / "rwlock"
+    assert graph.broken_lock(tmp_path) == []
+    lock.parent.mkdir(parents=True)
+    lock.write_text("{}")  # as DVC leaves it
+    assert graph.broken_lock(tmp_path) == []
+    lock.write_text(content)
+    (problem,) = graph.broken_lock(tmp_path)
+    assert "rm .dvc/tmp/rwlock" in problem
+    assert lock.is_file()  # whoever may still run is for the user to say
