@@ -1,4 +1,4 @@
-"""RIDGE: closed-form fits on believed labels.
+"""Ridge: closed-form fits on believed labels.
 
 Linear head: ridge regression on targets, at first the known labels, then what the fit before makes the draw's
 likelihood believe of the unknown ones; the last of ``beliefs.fits`` fits, as the stage beliefs has it. On images the
@@ -18,7 +18,7 @@ from pipeline.methods.shared.cells import Cells, log_cells
 
 
 class Settings(Strict):
-    """RIDGE has no settings of its own: its fits are those of the stage beliefs."""
+    """Ridge has no settings of its own: its fits are those of the stage beliefs."""
 
 
 class Ridge(Method):

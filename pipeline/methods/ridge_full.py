@@ -1,4 +1,4 @@
-"""RIDGE (FULL): oracle, every label known, closed form.
+"""Ridge, full labels: oracle, every label known, closed form.
 
 Linear head: ridge regression on all labels, its penalty by the average precision of left-out scores. On images it is
 FULL without smoothing: risk = -log p on present labels, -log(1 - p) on absent ones; mean over B*C.
@@ -14,7 +14,7 @@ from pipeline.methods.shared.cells import Cells, log_cells
 
 
 class Settings(Strict):
-    """RIDGE (FULL) has no settings."""
+    """Ridge with full labels has no settings."""
 
 
 class RidgeFull(Method):

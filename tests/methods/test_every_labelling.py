@@ -38,7 +38,8 @@ def trained(case: tuple[str, dict[str, Any]], order: Any = slice(None), shift: f
     """
     observed = LABELS[:, order]
     positives, absences = (observed == 1).sum(0), int((observed == -1).sum())
-    problem = Problem(N, ("",) * C, positives, 3.0, D, absences, torch.rand(N, C))  # 3: more than the observed ones
+    beliefs = torch.rand(N, C, generator=generator(7))
+    problem = Problem(N, ("",) * C, positives, 3.0, D, absences, beliefs)  # 3: more than the observed ones
     torch.manual_seed(0)
     method = base.build(*case, problem).double()
     method.begin_training(observed)

@@ -265,10 +265,11 @@ def test_on_images_the_best_epoch_is_taken_where_val_tells_it_from_the_last(proj
 
 # ---------------------------------------------------------------------------------------------- methods and bad input
 def on_features() -> list[str]:
-    """Methods that train on cached features with a linear head."""
+    """Methods that train a linear head on cached features: none whose head has a closed form."""
     kinds = {name: base.load(name) for name in base.names()}
     unmet = {"maps", "geometry", "embeddings", "posterior", "parameters"}
-    return [name for name, kind in kinds.items() if len(kind.views) == 1 and not unmet & set(kind.needs)]
+    train = {name: kind for name, kind in kinds.items() if not kind.closed_form}
+    return [name for name, kind in train.items() if len(kind.views) == 1 and not unmet & set(kind.needs)]
 
 
 @pytest.mark.parametrize("method", on_features())
