@@ -196,3 +196,19 @@ def test_folds_cover_each_image_once() -> None:
     seen = np.arange(23) < 20
     assert sorted(np.concatenate(beliefs._folds(seen, 0)).tolist()) == list(range(23))
     assert beliefs._folds(np.arange(23) < 9, 0) == []
+
+
+def test_fits_without_a_fold_believe_as_many_labels_as_that_of_all_images() -> None:
+    """A fold's mean target is a little off, which under a large lambda is more than all that scores differ by."""
+    generator = np.random.default_rng(2)
+    features = generator.normal(size=(300, 64)) * np.exp(-np.arange(64) / 20)
+    weights = generator.normal(size=(8, 64)) * 2 * np.exp(-np.arange(64) / 5)
+    truth = features @ weights.T - 1.5 + generator.logistic(size=(300, 8)) > 0
+    truth[~truth.any(axis=1), 0] = True
+    observed = np.zeros(truth.shape, np.int8)
+    for row, present in enumerate(truth):
+        observed[row, generator.choice(np.flatnonzero(present))] = 1
+    found = believe(features, observed)
+    head = features @ found.weights.T + found.bias
+    slopes = [np.polyfit(head[:, column], found.logits[:, column], 1)[0] for column in range(8)]
+    assert min(slopes) > 0.8, slopes
