@@ -1,6 +1,7 @@
 """Ridge, full labels: oracle, every label known, closed form.
 
-Linear head: ridge regression on all labels, its penalty by the average precision of left-out scores. On images it is
+Linear head: ridge regression on all labels, its penalty by the average precision of left-out scores; cells whose truth
+nobody knows (coded 0) are fitted as the fit before believes them, in three fits. On images it is
 FULL without smoothing: risk = -log p on present labels, -log(1 - p) on absent ones; mean over B*C.
 Source: ours, 2026; the fit in pipeline/training/beliefs.py.
 Authors' code: this file.

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from pipeline.core.device import choose_device
-from pipeline.core.errors import ConfigError
+from pipeline.core.errors import ConfigError, FileError
 from pipeline.labels.beliefs import read_head
 from pipeline.labels.observed import read_observed
 from pipeline.methods.shared import base
@@ -12,12 +12,16 @@ from pipeline.methods.shared.draw_likelihood import ShareDraw
 from pipeline.networks.interface import Outputs
 from pipeline.networks.linear import LinearHead
 from pipeline.networks.network import Network, cpu_state
-from pipeline.training.beliefs import believe
+from pipeline.training.beliefs import FITS, believe
 from pipeline.training.choice import make_scorer
 from pipeline.training.inputs import predict
 from pipeline.training.loop import History
 from pipeline.training.run import SPLITS, Run, Start
 from pipeline.training.store import Result, Trained, store_run
+
+UNTOLD = 1e-12
+"""Share of the present labels that is shown, to an oracle, of cells whose truth nobody knows: they tell nothing, and
+are fitted as they are believed. A share of 1 would take them to be absent."""
 
 
 def fit_closed_form(run: Run, start: Start, features: np.ndarray, mirrored: np.ndarray | None) -> None:
@@ -60,16 +64,20 @@ def _head(
 
     Raises:
         ConfigError: As `fit_closed_form` says.
+        FileError: The head of the beliefs reads features of another width.
     """
     if base.load(run.method).labels == "single":
         head = read_head(run.beliefs_file, run.table)
         if head is None:
             raise ConfigError(f"beliefs.{run.dataset}: a file holds no linear head; `{run.method}` needs kind: fits")
+        if head[0].shape[1] != features.shape[1]:
+            widths = f"{head[0].shape[1]} features, the cache {features.shape[1]}"
+            raise FileError(f"{run.beliefs_file}: its linear head reads {widths}; run beliefs again")
         return head
+    views = mirrored if run.settings.flip else None
+    draw, fits = (ShareDraw(1.0), 1) if train_labels.all() else (ShareDraw(UNTOLD), FITS)
     try:
-        fitted = believe(
-            features[run.table.rows("train")], train_labels, mirrored, ShareDraw(1.0), fits=1, seed=run.draw
-        )
+        fitted = believe(features[run.table.rows("train")], train_labels, views, draw, fits, seed=run.draw)
     except ValueError as error:
         raise ConfigError(f"{run.name}: {error}") from error
     return fitted.weights, fitted.bias

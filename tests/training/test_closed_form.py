@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,14 @@ import pytest
 import torch
 
 from pipeline.core import hdf5
-from pipeline.core.errors import ConfigError
+from pipeline.core.errors import ConfigError, FileError
 from pipeline.core.files import read_json, read_torch, read_tsv
 from pipeline.labels.beliefs import Beliefs, beliefs_file, write_beliefs
 from pipeline.labels.observed import observed_file, read_observed
 from pipeline.methods.shared.draw_likelihood import ShareDraw
 from pipeline.training import ridge
 from pipeline.training.beliefs import believe
+from pipeline.training.closed_form import _head
 from stages.linear_init import linear_init
 from tests.training.test_run import Project
 
@@ -67,7 +69,9 @@ def test_an_oracle_is_fitted_to_all_labels(project: Project) -> None:
     _, logits, _ = stored(project, "digits-ridge_full-0-0")
     rows = project.table.rows("train")
     labels = read_observed(observed_file(project.root, "digits", 0), project.table, ["all"])["all"][rows]
-    expected = believe(project.features[rows], labels, None, ShareDraw(1.0), fits=1)
+    expected = believe(
+        project.features[rows], labels, None, ShareDraw(1e-12), fits=3
+    )  # some cells are of unknown truth
     test = ridge.score(project.features[project.table.rows("test")], expected.weights, expected.bias)
     assert np.allclose(logits["test"], test, atol=1e-4)
 
@@ -76,3 +80,46 @@ def test_beliefs_of_somebody_else_have_no_head(project: Project) -> None:
     put_beliefs(project, {})
     with pytest.raises(ConfigError, match=r"beliefs\.digits: a file holds no linear head; `ridge` needs kind: fits"):
         linear_init(project.root, "digits", "ridge", 0, 0)
+
+
+def test_a_head_of_other_features_is_named(project: Project) -> None:
+    put_beliefs(project, {"weights": np.zeros((3, 4)), "bias": np.zeros(3)})
+    with pytest.raises(
+        FileError, match=r"beliefs\.h5: its linear head reads 4 features, the cache 5; run beliefs again"
+    ):
+        linear_init(project.root, "digits", "ridge", 0, 0)
+
+
+def oracle_of(labels: np.ndarray, features: np.ndarray, mirrored: np.ndarray | None, *, flip: bool) -> np.ndarray:
+    """Return the logits of the oracle's head on its training images."""
+    run: Any = SimpleNamespace(
+        method="ridge_full",
+        table=SimpleNamespace(rows=lambda _: np.arange(len(labels))),
+        settings=SimpleNamespace(flip=flip),
+        draw=0,
+        name="run",
+    )
+    weights, bias = _head(run, features, mirrored, labels)
+    return features @ weights.T + bias
+
+
+def test_an_oracle_does_not_take_unknown_cells_as_absent() -> None:
+    """The truth of 40 % of the cells is struck out at random; the others still tell the share of images."""
+    generator = np.random.default_rng(0)
+    features = generator.normal(size=(600, 4))
+    labels = np.where(features[:, :2] + generator.normal(size=(600, 2)) > 0, 1, -1).astype(np.int8)
+    full = 1 / (1 + np.exp(-oracle_of(labels, features, None, flip=False)))
+    struck = np.where(generator.random(labels.shape) < 0.4, 0, labels).astype(np.int8)
+    found = 1 / (1 + np.exp(-oracle_of(struck, features, None, flip=False)))
+    assert np.abs(full.mean(axis=0) - 0.5).max() < 0.05
+    assert np.abs(found.mean(axis=0) - full.mean(axis=0)).max() < 0.05
+    assert np.abs(found - full).mean() < 0.05
+
+
+def test_mirrored_views_are_fitted_only_where_flip_asks_for_them() -> None:
+    generator = np.random.default_rng(0)
+    features, mirrored = generator.normal(size=(2, 60, 4))
+    labels = np.where(features[:, :2] > 0, 1, -1).astype(np.int8)
+    plain = oracle_of(labels, features, None, flip=False)
+    assert np.array_equal(oracle_of(labels, features, mirrored, flip=False), plain)
+    assert not np.allclose(oracle_of(labels, features, mirrored, flip=True), plain)
