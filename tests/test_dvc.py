@@ -292,8 +292,12 @@ def run_alone(ran: Path, folder: Path, stage: Stage) -> None:
 
 MAY_LACK = {
     "features": r"table\.h5$",  # read where features are mirrored
-    "finetune_variant": r"method\.pt$",  # another method's memory is its own
-    "landscape": "^runs/linear_init/|^data/features/",  # of a stage that is looked at in another profile
+    "finetune_variant": r"^data/beliefs/|method\.pt$",  # another method's memory is its own
+    "landscape": "^data/beliefs/|^runs/linear_init/|^data/features/",  # of a stage that another profile looks at
+    **dict.fromkeys(
+        ["linear_init", "linear_init_variant", "finetune", "end_to_end", "end_to_end_variant", "lac", "lac_variant"],
+        "^data/beliefs/",  # read where shown labels choose, or a method or its density asks for them
+    ),
 }
 """Declared inputs that the profile's settings do not make a stage read."""
 

@@ -128,16 +128,13 @@ def believe(
             number, precision = _choose(_held_out(features, chains[1:], heads[1:], shown.shape), shown, stands, seen)
         last = place == fits - 1
         scores = _scores(features, chains, heads, number, seen if last else None)
-        centre = chains[0].rows.weights @ chains[0].targets
         given_one = isinstance(draw, CountDraw) and last
         calibrated = calibrate(scores, observed, draw, given_one)
         present = posterior_of_arrays(calibrated.logits(scores), observed, draw)[2]
         labels = float(present[seen].sum(axis=1).mean())
         done.append(Fit(ridge.LAMBDAS[number], precision, calibrated.log_likelihood, labels))
-        for chain, fitted in zip(chains if not last else (), heads, strict=False):
-            own = ridge.leave_one_out(chain.rows, fitted, chain.targets, number, steady=True)
-            own += centre - chain.rows.weights @ chain.targets  # logits are those of scores about that mean
-            chain.targets = posterior_of_arrays(calibrated.logits(own), observed, draw)[2]
+        if not last:
+            _renew_targets(chains, heads, number, calibrated, observed, draw)
         if isinstance(draw, CountDraw):
             stands = _labels_unseen(chains) / np.maximum(shown.sum(axis=1), 1)
     counts = shown.sum(axis=0)
@@ -151,6 +148,22 @@ def believe(
         unseen=tuple(np.flatnonzero(counts == 0).tolist()),
         seldom=tuple(np.flatnonzero((counts > 0) & (counts < LEAST)).tolist()),
     )
+
+
+def _renew_targets(
+    chains: list[_Chain],
+    heads: list[ridge.Heads],
+    number: int,
+    calibrated: Calibration,
+    observed: np.ndarray,
+    draw: CountDraw | ShareDraw,
+) -> None:
+    """Take what each chain believes of its images as its next targets."""
+    centre = chains[0].rows.weights @ chains[0].targets
+    for chain, fitted in zip(chains, heads, strict=True):
+        own = ridge.leave_one_out(chain.rows, fitted, chain.targets, number, steady=True)
+        own += centre - chain.rows.weights @ chain.targets  # logits are those of scores about that mean
+        chain.targets = posterior_of_arrays(calibrated.logits(own), observed, draw)[2]
 
 
 def _seen(features: np.ndarray, observed: np.ndarray, draw: CountDraw | ShareDraw) -> np.ndarray:

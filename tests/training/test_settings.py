@@ -92,6 +92,7 @@ def outcome(stage: str, settings: Training) -> bytes:
     own = tiny.AN if name == "an" else {"threshold": 0.5, "form": "code", "weight_plc": 1.0}
     features = SimpleNamespace(settings=lambda *_: SimpleNamespace(mirrored=True))
     asked = {"stage": stage, "dataset": "digits", "where": "here", "origin": str, "params": features, "method": name}
+    asked["closed_form"] = False
     planned: Any = SimpleNamespace(
         settings=settings, views=("weak", "strong")[: 1 + (name == "plc")], needs=frozenset(), **asked
     )
