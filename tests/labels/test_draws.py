@@ -1,5 +1,6 @@
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -136,10 +137,11 @@ def test_rows_of_one_part_do_not_move_those_of_the_other():
     other = truth.copy()
     other[30:] = 1
     official = np.repeat([0, 1], [30, 10])
-    for change in (
+    changes: list[dict[str, Any]] = [
         {"positives": {"kind": "count", "value": 2}},
         {"positives": {"kind": "share", "value": 0.5}, "bias": {"kind": "frequency", "power": 1.0}},
-    ):
+    ]
+    for change in changes:
         first, second = (drawn(table(t, official=official), **change).observed[:30] for t in (truth, other))
         assert np.array_equal(first, second)
 
