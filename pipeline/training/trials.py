@@ -57,7 +57,7 @@ class Trials:
         run = self.run
         name, last = f"{run.name} lr {rate:g}", epochs or run.settings.epochs
         plan = Plan(name, run.settings, rate, last, run.seed, choose_device(), keep)
-        trained, error = self._fit(plan, self.problem, self.data, f"{rate:g}-{epochs}")
+        trained, error = self._fit(plan, self.problem, self.data, f"{rate!r}-{epochs}")
         if error is not None and run.settings.learning_rate != "grid":
             raise error
         return trained
@@ -81,7 +81,7 @@ class Trials:
             data = Data(Subset(self.data.train, others), labels, Subset(self.data.train, own), lambda _: 0.0)
             name = f"{run.name} lr {rate:g} part {number}/{len(folds)}"
             plan = Plan(name, settings, rate, settings.epochs, run.seed, choose_device())
-            trained, _ = self._fit(plan, problem, data, f"{rate:g}-part{number}")
+            trained, _ = self._fit(plan, problem, data, f"{rate!r}-part{number}")
             if trained.history.diverged is not None:
                 return selection.CrossFit(diverged=trained.history.diverged)
             parts.append(torch.stack(trained.history.val).numpy())

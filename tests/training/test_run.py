@@ -407,6 +407,21 @@ def test_a_run_that_was_killed_is_resumed(
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.parametrize("select", ["clean", "auto"])
+def test_rates_that_print_alike_have_resume_points_of_their_own(
+    project: Project, checkpoints: list[Checkpoint], select: str
+) -> None:
+    put_beliefs(project)
+    rates = [0.1, 0.1 + 1e-9]
+    project.set("linear_init", select=select, learning_rate="grid")
+    project.set("linear_init", search={"values": rates, "epochs": None, "extend": 0})
+    linear_init(project.root, "digits", "an", 0, 0)
+    names = [checkpoint.path.name for checkpoint in checkpoints]
+    found = read_tsv(project.folder("linear_init", "digits-an-0-0") / "search.tsv")
+    assert [float(row["learning_rate"]) for row in found] == rates
+    assert len(set(names)) == len(names) == (2 if select == "clean" else 7)  # three parts a rate, and all images
+
+
 def test_a_checkpoint_is_of_these_settings_and_files_only(
     project: Project, checkpoints: list[Checkpoint], monkeypatch: pytest.MonkeyPatch
 ) -> None:
