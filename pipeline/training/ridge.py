@@ -60,22 +60,6 @@ class Heads:
     bias: np.ndarray
 
 
-def unit_length(features: np.ndarray) -> np.ndarray:
-    """Return features of which each row is scaled to Euclidean length 1; a row of zeros stays.
-
-    A head that was fitted on them reads them: this scaling cannot be folded into it.
-
-    Args:
-        features: (N, D).
-
-    Returns:
-        (N, D) of the same type, float32 for float16.
-    """
-    wide = features.astype(np.promote_types(features.dtype, np.float32))
-    lengths = np.linalg.norm(wide, axis=1, keepdims=True)
-    return wide / np.where(lengths > 0, lengths, 1)
-
-
 def decompose(
     features: np.ndarray,
     mirrored: np.ndarray | None = None,

@@ -152,14 +152,6 @@ def test_units_of_weights_and_features_do_not_matter() -> None:
     assert np.allclose(run(1, 1), run(1e-4, 1e3), atol=1e-9)
 
 
-def test_unit_length() -> None:
-    features = np.array([[3.0, 4.0], [0.0, 0.0]], np.float16)
-    found = ridge.unit_length(features)
-    assert found.dtype == np.float32
-    assert np.allclose(found, [[0.6, 0.8], [0, 0]])
-    assert np.allclose(ridge.unit_length(np.array([[300.0, 400.0]], np.float16)), [[0.6, 0.8]])  # 250,000 > 65,504
-
-
 FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "nan": ({"features": np.array([[1.0, 2.0], [3.0, np.nan]])}, "features: nan at row 1, feature 1"),
     "inf": (

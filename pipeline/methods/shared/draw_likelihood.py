@@ -168,19 +168,6 @@ def posterior_of_arrays(
     return found.log_likelihood.numpy(), found.gradient.numpy(), found.belief.numpy()
 
 
-def expected_count(p: Tensor, observed: Tensor) -> Tensor:
-    """Return how many labels each image is expected to have.
-
-    Args:
-        p: (B, C) chance that an unknown label is present: beliefs, or probabilities of a network.
-        observed: (B, C) labels: 1 counts as one, -1 as none, 0 as p.
-
-    Returns:
-        (B,) expected counts, at least the number of shown labels.
-    """
-    return torch.where(observed == 1, 1, torch.where(observed == -1, 0, p)).sum(1)
-
-
 # ---------------------------------------------------------------------------------------------- shares
 def _at(z: Tensor, observed: Tensor, log_left: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return log prod_U (1 - e p), belief and absence at one e; ``log_left`` is log(1 - e)."""
