@@ -14,6 +14,9 @@ The beliefs that are returned come from that too, so that no image's own labels 
 fits keep a trace of these, and are too sure where images are few. The last logits are those of images that have a
 label, as each labelled one has; the others' are not, which gives more labels an image, and better targets.
 
+Where places are given, the last fit's scores are those by places (`place_scores`), and so are the beliefs. Targets come
+from pooled scores: by places they help small objects no further, and large ones less.
+
 With all labels shown (`ShareDraw(1.0)`, one fit) it is ridge with full labels, its lambda by average precision of
 left-out scores and its logits by log loss: what the features hold for a linear head.
 Source: ours, 2026.
@@ -29,6 +32,7 @@ from pipeline.core import seeds
 from pipeline.methods.shared.draw_likelihood import CountDraw, ShareDraw, posterior_of_arrays
 from pipeline.training import ridge
 from pipeline.training.calibrate import Calibration, calibrate, resampled_shares
+from pipeline.training.place_scores import Places, calibrate_places
 
 FITS = 3
 FOLDS = 5
@@ -61,7 +65,7 @@ class Beliefs:
         present: (N, C) chance that a label is present given the image and its shown labels: 1 where shown, 0 where
             known to be absent.
         logits: (N, C) of the image alone, by the last fit without it.
-        weights: (C, D) of a linear head on the features as they were given.
+        weights: (C, D) of a linear head on the features as they were given, or on those of places.
         bias: (C,) its bias; its logits are on the scale of ``logits``.
         fits: First to last.
         labels: Labels an image.
@@ -97,6 +101,7 @@ def believe(
     draw: CountDraw | ShareDraw | None = None,
     fits: int = FITS,
     seed: int = 0,
+    places: Places | None = None,
 ) -> Beliefs:
     """Return beliefs about every training cell, and a linear head.
 
@@ -108,6 +113,7 @@ def believe(
         draw: How labels came to be shown. None: as many as are shown were picked at random of those present.
         fits: Their number.
         seed: Of the folds and the bootstrap.
+        places: Those of the images, where the last fit scores by them: the head is one of that kind.
 
     Returns:
         The beliefs.
@@ -117,19 +123,20 @@ def believe(
     """
     draw = CountDraw() if draw is None else draw
     seen, shown = _seen(features, observed, draw), observed == 1
-    chains = _chains(features, mirrored, observed, seen, _folds(seen, seed) if fits > 1 else [])
-    stands = np.ones(len(observed))  # labels that a shown one stands for
-    done: list[Fit] = []
+    chains = _chains(features, mirrored, observed, seen, _folds(seen, seed) if fits > 1 or places else [])
+    stands, done = np.ones(len(observed)), list[Fit]()  # labels that a shown one stands for
     for place in range(fits):
         heads = [ridge.fit(chain.rows, chain.targets) for chain in chains]
-        if not done:
-            number, precision = _choose(_left_out(chains[0], heads[0]), shown, stands, seen)
-        elif len(chains) > 1:
-            number, precision = _choose(_held_out(features, chains[1:], heads[1:], shown.shape), shown, stands, seen)
+        if not done or len(chains) > 1:
+            tried = _held_out(features, chains[1:], heads[1:], shown.shape) if done else _left_out(chains[0], heads[0])
+            number, precision = _choose(tried, shown, stands, seen)
         last = place == fits - 1
         scores = _scores(features, chains, heads, number, seen if last else None)
-        given_one = isinstance(draw, CountDraw) and last
-        calibrated = calibrate(scores, observed, draw, given_one)
+        calibrated = calibrate(scores, observed, draw, isinstance(draw, CountDraw) and last)
+        line = calibrated.slope, calibrated.bias
+        if last and places is not None:
+            raw = _place_scores(places, chains, heads, number, seen)
+            *line, scores, calibrated = calibrate_places(raw, calibrated, places.sharpness, observed, draw)
         present = posterior_of_arrays(calibrated.logits(scores), observed, draw)[2]
         labels = float(present[seen].sum(axis=1).mean())
         done.append(Fit(ridge.LAMBDAS[number], precision, calibrated.log_likelihood, labels))
@@ -137,17 +144,21 @@ def believe(
             _renew_targets(chains, heads, number, calibrated, observed, draw)
         if isinstance(draw, CountDraw):
             stands = _labels_unseen(chains) / np.maximum(shown.sum(axis=1), 1)
-    counts = shown.sum(axis=0)
     return Beliefs(
         present,
         calibrated.logits(scores),
-        heads[0].weights[number] * calibrated.slope[:, None],
-        calibrated.logits(heads[0].bias[number]),
+        heads[0].weights[number] * line[0][:, None],
+        heads[0].bias[number] * line[0] + line[1],
         tuple(done),
-        *_shares(scores[seen], calibrated._replace(pull=calibrated.pull[seen]), given_one, seed),
-        unseen=tuple(np.flatnonzero(counts == 0).tolist()),
-        seldom=tuple(np.flatnonzero((counts > 0) & (counts < LEAST)).tolist()),
+        *_shares(scores[seen], calibrated._replace(pull=calibrated.pull[seen]), isinstance(draw, CountDraw), seed),
+        *_rare(shown.sum(axis=0)),
     )
+
+
+def _rare(counts: np.ndarray) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the classes that show no positive, and those that show too few."""
+    unseen, seldom = np.flatnonzero(counts == 0), np.flatnonzero((counts > 0) & (counts < LEAST))
+    return tuple(unseen.tolist()), tuple(seldom.tolist())
 
 
 def _renew_targets(
@@ -227,6 +238,25 @@ def _scores(
     scores = _held_out_at(features, chains[1:], heads[1:], number, targets.shape) + rows.weights @ targets
     scores[~seen] = ridge.score(features[~seen], heads[0].weights[number], heads[0].bias[number])
     return scores
+
+
+def _place_scores(
+    places: Places, chains: list[_Chain], heads: list[ridge.Heads], number: int, seen: np.ndarray
+) -> np.ndarray:
+    """Return the (N, C, P) scores of places, on the scale of `_scores`.
+
+    Without folds they are those of the fit to all images, its own labels included: there are ten images at most.
+    """
+    centre = chains[0].rows.weights @ chains[0].targets
+    every = np.arange(len(seen))
+    result = places.logits(every[:1], heads[0].weights[number], heads[0].bias[number]).repeat(len(seen), axis=0)
+    for chain, fitted in zip(chains[1:] or chains, heads[1:] or heads, strict=True):
+        held = chain.held[seen[chain.held]] if len(chains) > 1 else every
+        bias = fitted.bias[number] + centre - chain.rows.weights @ chain.targets
+        result[held] = places.logits(held, fitted.weights[number], bias)
+    if len(chains) > 1 and not seen.all():
+        result[~seen] = places.logits(every[~seen], heads[0].weights[number], heads[0].bias[number])
+    return result
 
 
 def _left_out(chain: _Chain, heads: ridge.Heads) -> Iterator[np.ndarray]:
