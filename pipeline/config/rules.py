@@ -17,7 +17,7 @@ from pipeline.core.errors import ConfigError
 from pipeline.core.faults import SHOWN, pluralize
 from pipeline.labels.settings import Simulate
 from pipeline.labels.table import SPLITS, Table
-from pipeline.networks.settings import HEAD_GIVES, SAME_WEIGHTS, DigitsBackbone, Head
+from pipeline.networks.settings import HEAD_GIVES, SAME_WEIGHTS, DigitsBackbone, Head, list_scales
 from pipeline.training.settings import BeliefFits, GivenBeliefs, Training
 
 CONTINUES = {"finetune": "linear_init", "lac": "end_to_end"}
@@ -180,7 +180,7 @@ def training_run(run: PlannedRun) -> list[str]:
     """Return what keeps a run from starting, whatever the data."""
     cached = run.stage == "linear_init"
     problems = cached_features(run) if cached else strong_view(run)
-    return [*problems, *unmet_needs(run), *label_density(run), *choice_without_truth(run)]
+    return [*problems, *unmet_needs(run), *searched_scale(run), *label_density(run), *choice_without_truth(run)]
 
 
 def training_data(run: PlannedRun, table: Table) -> list[str]:
@@ -208,6 +208,11 @@ def cached_features(run: PlannedRun) -> list[str]:
     if settings.flip and not run.params.settings("features", run.dataset).mirrored:
         needs = f"needs the mirrored view in the feature cache (features.{run.dataset}.mirrored)"
         problems.append(f"{run.origin('flip')}: {needs}")
+    if run.closed_form and list_scales(settings.head) == ["unit"]:
+        problems.append(
+            f"{run.origin('head')}.scale: unit, but `{run.method}` ({run.where}) is fitted to features as they are; "
+            "set it to none, or to [none, unit] beside methods that search it"
+        )
     if run.closed_form and "beliefs" in run.needs and run.params.settings("beliefs", run.dataset).kind == "file":
         problems.append(
             f"{run.where}: `{run.method}` takes the linear head of beliefs.{run.dataset}, and a file gives none; "
@@ -274,6 +279,15 @@ def unmet_needs(run: PlannedRun) -> list[str]:
     return [f"{run.where}: {needs}, which {run.origin('head')} `{head.kind}` does not give"]
 
 
+def searched_scale(run: PlannedRun) -> list[str]:
+    """Return a problem where scales of features are to be searched and no rate is; what goes on from a head has its."""
+    settings = run.settings
+    if len(list_scales(settings.head)) == 1 or settings.learning_rate == "grid" or run.stage in CONTINUES:
+        return []
+    tried = "a list is tried with the rates of `learning_rate: grid`; name one"
+    return [f"{run.origin('head')}.scale: {tried} ({run.where})"]
+
+
 def label_density(run: PlannedRun) -> list[str]:
     """Return a problem where a method must know the labels per image and params.yaml does not say."""
     if "expected_positives" not in run.needs or run.params.density(run.dataset) is not None:
@@ -338,7 +352,8 @@ def may_start(stage: str, head: dict[str, Any], before: dict[str, Any]) -> bool:
         head: Settings of its head.
         before: Settings of the head that was trained before.
     """
-    return head == before or (stage == "finetune" and {head["kind"], before["kind"]} in SAME_WEIGHTS)
+    same = {head["kind"], before["kind"]} in SAME_WEIGHTS and head["scale"] == before.get("scale")
+    return head == before or (stage == "finetune" and same)
 
 
 def selection(run: PlannedRun, table: Table) -> list[str]:

@@ -33,7 +33,7 @@ ONE = KeptCount(kind="count", value=1)
 
 _SCORES = ("map", "map_absent_zero")
 _NAMED = 5  # files that an error message spells out; a first run may lack hundreds
-_TEXT = ("class", "key", "kind", "method", "path", "quantity", "reason", "split", "stage", "weights")
+_TEXT = ("class", "key", "kind", "method", "path", "quantity", "reason", "scale", "split", "stage", "weights")
 _COUNTS = ("unknown", "labelled", "negatives", "positives", "negatives_correct", "positives_correct",
            "hidden_positives", "hidden_positives_called_negative", "hidden_positives_recalled")  # fmt: skip
 AUDITED = ("coverage", "accuracy", "negative_accuracy", "positive_precision", "hidden_positive_recall",
@@ -321,16 +321,17 @@ def _run(reader: _Reader, plan: Planned) -> Run | None:
     metrics = reader.get(_metrics, f"{folder}/metrics.json")
     by_epoch = reader.table(f"{folder}/epochs.tsv", "epoch", "val_map", "loss")
     by_class = reader.table(f"{folder}/per_class.tsv", "class", "ap_test")
-    search = reader.table(f"{folder}/search.tsv", "learning_rate")
+    search = reader.table(f"{folder}/search.tsv", "learning_rate", "weight_decay", "scale", "chosen")
     provenance = reader.get(files.read_json, f"{folder}/provenance.json")
     if metrics is None or by_epoch is None or by_class is None or search is None or provenance is None:
         return None
     settings, rate = provenance.get("settings", {}), metrics["learning_rate"]
     estimated = bool((provenance.get("expected_positives") or {}).get("estimated"))
-    tried = sorted(set(search["learning_rate"]))
+    company = search[["weight_decay", "scale"]].astype(str)  # what the rates were tried with
+    tried = sorted(set(search["learning_rate"][(company == company[search["chosen"] == 1].iloc[0]).all(axis=1)]))
     return Run(
         **vars(plan),
-        head=(settings.get("head", {}).get("kind") or "not recorded").replace("_", " "),
+        head=_head(settings.get("head", {})),
         protocol=settings.get("protocol") or "not recorded",
         density="expected_positives" in provenance.get("needs", ()) and not estimated,
         estimated=estimated,
@@ -348,6 +349,12 @@ def _run(reader: _Reader, plan: Planned) -> Run | None:
         by_class=by_class,
         provenance=provenance,
     )
+
+
+def _head(settings: dict[str, Any]) -> str:
+    """Return a head in words."""
+    kind = (settings.get("kind") or "not recorded").replace("_", " ")
+    return f"{kind}, unit length" if settings.get("scale") == "unit" else kind
 
 
 def _landscape(path: Path, dataset: str, method: str, draw: int, seed: int) -> Landscape:

@@ -43,7 +43,7 @@ def make_optimizer(network: Network, method: Method, settings: Training, learnin
     Args:
         network: The network; frozen parameters are left out.
         method: The method.
-        settings: The stage's settings.
+        settings: The stage's settings, with the weight decay of the trial.
         learning_rate: Learning rate of the backbone; the head's is ``head_factor`` times that.
 
     Returns:
@@ -57,6 +57,7 @@ def make_optimizer(network: Network, method: Method, settings: Training, learnin
     ]
     groups = [group for group in groups if group["params"]]
     decay, momentum = settings.weight_decay, settings.momentum
+    assert not isinstance(decay, list)  # settings of a trial
     if isinstance(momentum, tuple):  # the peak's, which a run of one step keeps; the schedule cycles it
         momentum = min(momentum)
     if settings.optimizer == "sgd":

@@ -14,7 +14,7 @@ from pipeline.networks.settings import HEAD_GIVES, Head
 from pipeline.networks.timm_backbone import describe
 from tests import tiny
 
-BOOSTED = {"kind": "boosted", "factor": 5.0}
+BOOSTED = {"kind": "boosted", "factor": 5.0, "scale": "none"}
 BOTTLENECK = {**{key: value for key, value in tiny.EMBEDDING.items() if key != "embedding"}, "kind": "bottleneck"}
 BOTTLENECK |= {"latent": 4, "samples": 10}
 HEADS = [tiny.LINEAR, BOOSTED, tiny.EMBEDDING, BOTTLENECK]
@@ -161,7 +161,10 @@ def test_trained_weights_are_the_parameters_of_two_or_more_axes(head: dict[str, 
 
 
 def test_a_boosted_network_starts_from_a_linear_one() -> None:
-    linear, boosted = trained(tiny.LINEAR, True), tiny.network({"kind": "boosted", "factor": 1.0}, True, seed=1)
+    linear, boosted = (
+        trained(tiny.LINEAR, True),
+        tiny.network({"kind": "boosted", "factor": 1.0, "scale": "none"}, True, seed=1),
+    )
     boosted.load_state_dict(linear.state_dict())
     found, expected = answer(boosted.eval()), answer(linear)
     assert found.keys() == expected.keys()

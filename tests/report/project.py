@@ -294,7 +294,14 @@ def write_run(
     files.write_tsv(
         folder / "search.tsv",
         [
-            {"learning_rate": tried, "epoch": 2, "score": score + (tried == rate), "chosen": int(tried == rate)}
+            {
+                "learning_rate": tried,
+                "weight_decay": 0.0,
+                "scale": "none",
+                "epoch": 2,
+                "score": score + (tried == rate),
+                "chosen": int(tried == rate),
+            }
             for tried in (0.0001, 0.001, 0.01)
         ],
     )
