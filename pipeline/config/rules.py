@@ -74,15 +74,15 @@ def label_protocol(dataset: str, settings: Simulate, table: Table) -> list[str]:
     return [f"simulate.protocol: {settings.protocol}, but the labels of {dataset} are{are} exhaustive; set it to {use}"]
 
 
-def label_draws(dataset: str, settings: Simulate, draws: Iterable[int]) -> list[str]:
-    """Return a problem where labels that cannot be drawn again are asked for under a number of their own."""
+def label_draws(dataset: str, settings: Simulate, draws: Iterable[int], key: str = "grid.draws") -> list[str]:
+    """Return a problem where labels that cannot be drawn again are asked for, by a key, under a number of their own."""
     if settings.protocol == "seeded" or list(draws) == [0]:
         return []
     why = {
         "literature": "the published recipe has one draw; set it to [0], or simulate.protocol to seeded",
         "given": "nothing is drawn where labels are given; set it to [0]",
     }[settings.protocol]
-    return [f"grid.draws: {list(draws)}, but simulate.protocol of {dataset} is {settings.protocol}: {why}"]
+    return [f"{key}: {list(draws)}, but simulate.protocol of {dataset} is {settings.protocol}: {why}"]
 
 
 def empty_rows(dataset: str, settings: Simulate, table: Table) -> list[str]:
@@ -382,3 +382,63 @@ def epoch_logits(run: PlannedRun, table: Table) -> list[str]:
         return [f"{run.origin('keep_epoch_logits')}: {size} a run; set it to false for {run.dataset}"]
     most = BUDGET // max(1, val * classes)
     return [f"{run.origin('epochs')}: {size} a run; set it to {most} or fewer for {run.dataset}, or cut val"]
+
+
+# ---------------------------------------------------------------------------------------------- search of settings
+@dataclass(frozen=True)
+class Searched:
+    """A method whose settings are searched, and what it declares."""
+
+    key: str
+    """Key of params.yaml that asks for it."""
+    views: tuple[str, ...]
+    needs: AbstractSet[str]
+    closed_form: bool
+
+
+def search(params: Params, dataset: str) -> list[str]:
+    """Return what a search asks of the stage linear_init, by whose settings it trains, and does not get."""
+    training, found = params.settings("linear_init", dataset), params.settings("search", dataset)
+    mirrored = params.settings("features", dataset).mirrored
+    lines = {
+        "protocol": (
+            training.protocol != "common",
+            "published, but a search trains all methods alike; set it to common",
+        ),
+        "ema": (training.ema is not None, "is set, but a search scores raw weights; set it to null"),
+        "early_stop": (
+            training.early_stop.rule != "none" and "auto" in found.scores,
+            f"stops by a score, and search.{dataset}.scores auto compares all epochs; set its rule to none",
+        ),
+        "flip": (training.flip and not mirrored, f"needs the mirrored view (features.{dataset}.mirrored)"),
+    }
+    problems = [f"linear_init.{dataset}.{key}: {line}" for key, (broken, line) in lines.items() if broken]
+    simulate = params.settings("simulate", dataset)
+    return [*problems, *label_draws(dataset, simulate, found.draws, f"search.{dataset}.draws")]
+
+
+def searched_method(params: Params, dataset: str, method: Searched) -> list[str]:
+    """Return what keeps a method's settings from being searched on cached features."""
+    if len(method.views) > 1:
+        return [f"{method.key}: compares {len(method.views)} views of an image; cached features hold no views"]
+    if method.closed_form:
+        return [f"{method.key}: is fitted in closed form, without rate or epochs to search; train it in linear_init"]
+    problems, head = [], params.settings("linear_init", dataset).head
+    if unmet := sorted(method.needs - available("linear_init", head)):
+        problems.append(f"{method.key}: needs {', '.join(unmet)}, which linear heads on cached features do not give")
+    if "expected_positives" in method.needs and params.density(dataset) is None:
+        problems.append(f"{method.key}: needs expected_positives.{dataset}, the labels that an image has on average")
+    return problems
+
+
+def searched_data(params: Params, dataset: str, table: Table) -> list[str]:
+    """Return what keeps a search from scoring heads on the data of its dataset."""
+    scores, key = params.settings("search", dataset).scores, f"search.{dataset}.scores"
+    problems = []
+    if "clean" in scores and not table.measurable("val"):
+        problems.append(f"{key}: clean, but the labels of {dataset} are not exhaustive; set it to [auto]")
+    elif "clean" in scores:
+        problems += validation_without_positives(dataset, table)
+    if "auto" in scores and (n := len(table.rows("train"))) < 2:
+        problems.append(f"{key}: auto trains heads without a part of the training images, and {dataset} has {n}")
+    return problems

@@ -1,15 +1,16 @@
 """Settings of the feature cache, of beliefs about hidden labels, and of the training stages."""
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from pipeline.core.strict import Count, Fraction, Positive, Strict, given
 from pipeline.networks.settings import Head, Scale, at_scale
 
 Momentum = Annotated[float, Field(ge=0, lt=1)]
 Decay = Annotated[float, Field(ge=0)]
+T = TypeVar("T")
 
 
 class Features(Strict):
@@ -109,6 +110,36 @@ class Search(Strict):
         if self.extend and len(self.values) < 2:
             raise ValueError(f"extend: has no effect beside one value; set it to 0 {given(self.extend)}")
         return self
+
+
+def _once(values: list[Any]) -> list[Any]:
+    if any(values.count(value) > 1 for value in values):
+        raise ValueError(f"names an entry twice {given(values)}")
+    return values
+
+
+Each = Annotated[list[T], Field(min_length=1), AfterValidator(_once)]
+"""A list of what is tried, each once."""
+
+
+class SettingsSearch(Strict):
+    """Settings of methods that are tried as linear heads on the cached features, all in one process.
+
+    Epochs, batches, optimiser and schedule are those of linear_init.
+    """
+
+    methods: Annotated[dict[str, Each[dict[str, Any]]], Field(min_length=1)]
+    """For each method a list of changes of its own settings; ``{}`` changes none."""
+    learning_rates: Each[Positive]
+    weight_decays: Each[Decay]
+    scales: Each[Scale]
+    """Scales of the features in the head."""
+    draws: Each[Annotated[int, Field(ge=0)]]
+    """Numbers of label draws, which are drawn and believed here: choose on draws that no reported run uses."""
+    seeds: Each[Annotated[int, Field(ge=0)]]
+    """Training seeds."""
+    scores: Each[Literal["clean", "auto"]]
+    """What scores a head: val mAP by full labels; or shown labels of images that it was not trained on."""
 
 
 class EarlyStop(Strict):

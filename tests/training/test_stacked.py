@@ -113,10 +113,12 @@ def make_heads(names: list[str], settings: list[Setting], draws: int) -> list[He
 
 def train_together(heads: list[Head], given: Training, double: bool, seed: int) -> Stack:
     stack = Stack(heads, inputs(double), given, seed, (C, D), CPU)
-    plain = torch.from_numpy(numbers(N, 0, double))
+    plain, validation = (torch.from_numpy(numbers(rows, at, double)) for rows, at in ((N, 0), (VAL, 3)))
     for epoch in range(1, given.epochs + 1):
         stack.train_epoch(epoch)
         stack.end_epoch(epoch, plain)
+        for head in stack.heads:
+            stack.predict(head, validation, epoch)
     return stack
 
 
