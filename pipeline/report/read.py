@@ -165,6 +165,8 @@ class Dataset:
     """Whether the data have no official lists: the test part is the test split, the training part train and val."""
     pictures: Pixels | None = None
     """The packed pictures by row of the table, where the page shows some and they are at hand."""
+    search: dict[str, Any] | None = None
+    """What the stage search chose, where the grid asks for it."""
 
     @property
     def first_draw(self) -> dict[str, Any] | None:
@@ -368,6 +370,17 @@ def _landscape(path: Path, dataset: str, method: str, draw: int, seed: int) -> L
     return Landscape(dataset, method, draw, seed, line, losses, plane, surface, centre, images, stage, directions)
 
 
+def _choice(path: Path) -> dict[str, Any]:
+    choice = files.read_json(path)
+    for key in ("draws", "seeds"):
+        if key not in choice:
+            raise KeyError(key)
+    for score in choice.keys() - {"draws", "seeds"}:
+        if not {"best", "others"} <= choice[score].keys():
+            raise KeyError(f"{score}.best")
+    return choice
+
+
 def _record(path: Path) -> dict[str, Any]:
     record = files.read_json(path)
     if "truth" not in record:
@@ -420,6 +433,7 @@ def _dataset(reader: _Reader, params: Params, name: str) -> Dataset:
         reader.get(files.read_json, f"weights/{name}/provenance.json"),
         params.settings("prepare", name)["source"] in OWN,
         None if table is None else _pictures(reader, f"data/prepare/{name}/images.h5", table),
+        reader.get(_choice, f"analyses/search/{name}/choice.json") if name in params.grid.search else None,
     )
 
 

@@ -79,6 +79,8 @@ class Plan:
     given: tuple[str, ...] = ()
     """Datasets whose labels are not exhaustive."""
     classes: tuple[str, ...] = CLASSES
+    searches: tuple[str, ...] = ()
+    """Datasets whose settings were searched."""
 
 
 def params_text(source: Path, target: Path, plan: Plan) -> None:
@@ -93,6 +95,7 @@ def params_text(source: Path, target: Path, plan: Plan) -> None:
         "seeds": list(plan.seeds),
         **{stage: list(methods) for stage, methods in plan.scores.items()},
         "lac_start": "plc",
+        "search": list(plan.searches),
         "landscape_stage": "finetune",
         "landscape": ["an", "em_apl"],
     }
