@@ -13,6 +13,7 @@ from pipeline.networks.interface import Outputs
 from pipeline.networks.linear import LinearHead
 from pipeline.networks.network import Network, cpu_state
 from pipeline.networks.places import PlacesHead
+from pipeline.networks.settings import at_scale
 from pipeline.training.beliefs import FITS, believe
 from pipeline.training.choice import make_scorer
 from pipeline.training.features import Cache
@@ -42,7 +43,7 @@ def fit_closed_form(run: Run, start: Start, cache: Cache) -> None:
     device, own = choose_device(), base.load(run.method).labels
     observed = read_observed(run.observed_file, run.table, {own, "single"})
     train_labels = observed[own][run.table.rows("train")]
-    network = start.make_network()
+    network = start.make_network(at_scale(run.settings.head, "none"))  # the rules refuse `unit` alone
     method = base.build(run.method, run.method_settings, run.describe_problem(train_labels, cache.plain.shape[1]))
     assert isinstance(network.head, LinearHead | PlacesHead)  # the rules refuse others on cached features
     weights, bias = _head(run, cache, train_labels)
@@ -54,7 +55,15 @@ def fit_closed_form(run: Run, start: Start, cache: Cache) -> None:
         split: predict(network.to(device), inputs[split], run.settings.batch_size * 8, device) for split in SPLITS
     }
     history = _history(run, network, method, logits, train_labels)
-    trial = {"learning_rate": None, "epoch": 1, "score": history.best, "chosen": 1, "diverged": None}
+    trial = {
+        "learning_rate": None,
+        "weight_decay": None,
+        "scale": "none",
+        "epoch": 1,
+        "score": history.best,
+        "chosen": 1,
+        "diverged": None,
+    }
     reads = [*start.reads, run.table_file, *([run.beliefs_file] if run.reads_beliefs() else [])]
     store_run(run, Result(Trained(network, method.eval(), history), None, [trial], logits, train_labels, reads))
 
