@@ -24,7 +24,7 @@ SEARCH: dict[str, Any] = {
     "methods": METHODS,
     "learning_rates": [0.5, 0.05],
     "weight_decays": [0.0, 0.1],
-    "scales": ["none"],
+    "scales": ["none", "unit"],
     "draws": [3, 4],
     "seeds": [1],
     "scores": ["clean", "auto"],
@@ -74,18 +74,17 @@ def test_each_row_is_the_run_of_linear_init_on_its_own(project: Project) -> None
     search(project.root, "digits")
     found = rows(project)
     tried = [(name, json.dumps(change)) for name, changes in METHODS.items() for change in changes]
-    places = list(itertools.product(tried, [3, 4], [1], [0.0, 0.1], [0.5, 0.05]))
+    places = list(itertools.product(tried, [3, 4], [1], [0.0, 0.1], ["none", "unit"], [0.5, 0.05]))
     assert [((row["method"], row["settings"]), int(row["draw"]), int(row["seed"])) for row in found] == [
         (one, draw, seed) for one, draw, seed, *_ in places
     ]
-    assert [(float(row["weight_decay"]), float(row["learning_rate"])) for row in found] == [
-        (decay, rate) for *_, decay, rate in places
-    ]
+    told = [(float(row["weight_decay"]), row["scale"], float(row["learning_rate"])) for row in found]
+    assert told == [tuple(place[-3:]) for place in places]
     for draw in (3, 4):
         simulate(project.root, "digits", draw)
         beliefs(project.root, "digits", draw)
     assert not any(row["diverged"] or row["auto_diverged"] for row in found)
-    for row in found[::5]:
+    for row in found[::9]:
         metrics, trial = run_alone(project, row, "clean")
         assert float(row["clean_score"]) == pytest.approx(float(trial["score"]), abs=1e-9)
         assert int(row["clean_epoch"]) == metrics["epoch"]
@@ -107,7 +106,7 @@ def test_the_choice_is_of_the_highest_mean_over_draws(project: Project) -> None:
         top = max(means, key=lambda arm: np.mean(means[arm]))
         best = choice[score]["best"]
         told = (best["method"], json.dumps(best["settings"]), str(best["learning_rate"]), str(best["weight_decay"]))
-        assert told == top[:4] and best["score"] == pytest.approx(np.mean(means[top]))
+        assert (*told, best["scale"]) == top and best["score"] == pytest.approx(np.mean(means[top]))
         assert len(choice[score]["others"]) == 3  # one a method and change, at its own best rate and decay
         for other in choice[score]["others"]:
             own = {arm: np.mean(values) for arm, values in means.items() if arm[0] == other["method"]
@@ -148,7 +147,9 @@ def test_clean_or_auto_alone_leave_the_others_columns_empty(project: Project) ->
 
 
 def test_a_head_that_diverges_is_told_and_the_others_go_on(project: Project) -> None:
-    project.set("search", learning_rates=[0.05, 2e37], weight_decays=[0.0], methods={"an": [{}]}, draws=[3])
+    project.set(
+        "search", learning_rates=[0.05, 2e37], weight_decays=[0.0], scales=["none"], methods={"an": [{}]}, draws=[3]
+    )
     search(project.root, "digits")
     sound, lost = rows(project)
     assert sound["diverged"] == sound["auto_diverged"] == "" and sound["clean_score"] and sound["auto_score"]
