@@ -91,7 +91,7 @@ def _recognise(
             raise ConfigError(known)
         if any(astuple(named)):
             raise ConfigError(
-                f"{folder}: no .csv or .json of labels whose columns or keys --path, --labels or --split name"
+                f"{folder}: no .csv or .json of labels whose columns or keys --path, --labels, --split or --group name"
             )
         stems = {os.path.splitext(name)[0].rpartition("/")[2] for name in found.pictures}
         if any(os.path.splitext(name)[0].rpartition("/")[2] in stems for name in found.others):

@@ -343,8 +343,11 @@ def may_start(stage: str, head: dict[str, Any], before: dict[str, Any]) -> bool:
 
 def selection(run: PlannedRun, table: Table) -> list[str]:
     """Return a problem where the labels of a split cannot choose as they are asked to."""
-    if run.settings.select == "auto" and run.stage == "linear_init" and (n := len(table.rows("train"))) < 2:
-        parts = f"trains heads without a part of the training images, and {run.dataset} has {n}; set it to last"
+    groups = table.group_numbers("train")
+    n = len(table.rows("train")) if groups is None else len(np.unique(groups))
+    if run.settings.select == "auto" and run.stage == "linear_init" and n < 2:
+        has = f"{n}" if groups is None else "one group of them"
+        parts = f"trains heads without a part of the training images, and {run.dataset} has {has}; set it to last"
         return [f"{run.origin('select')}: auto {parts}"]
     if run.settings.select != "clean" or table.measurable("val"):
         return []

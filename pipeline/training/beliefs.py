@@ -14,6 +14,8 @@ The beliefs that are returned come from that too, so that no image's own labels 
 fits keep a trace of these, and are too sure where images are few. The last logits are those of images that have a
 label, as each labelled one has; the others' are not, which gives more labels an image, and better targets.
 
+Images of one group know each other's labels: no fold cuts a group, and folds judge lambda from the first fit on.
+
 With all labels shown (`ShareDraw(1.0)`, one fit) it is ridge with full labels, its lambda by average precision of
 left-out scores and its logits by log loss: what the features hold for a linear head.
 Source: ours, 2026.
@@ -26,6 +28,7 @@ import numpy as np
 
 from pipeline.audits.unlabelled import LEAST, Estimate, compare_precision, estimate, precision_at_shown, resample_rows
 from pipeline.core import seeds
+from pipeline.labels.groups import deal_folds
 from pipeline.methods.shared.draw_likelihood import CountDraw, ShareDraw, posterior_of_arrays
 from pipeline.training import ridge
 from pipeline.training.calibrate import Calibration, calibrate, resampled_shares
@@ -97,6 +100,7 @@ def believe(
     draw: CountDraw | ShareDraw | None = None,
     fits: int = FITS,
     seed: int = 0,
+    groups: np.ndarray | None = None,
 ) -> Beliefs:
     """Return beliefs about every training cell, and a linear head.
 
@@ -108,6 +112,7 @@ def believe(
         draw: How labels came to be shown. None: as many as are shown were picked at random of those present.
         fits: Their number.
         seed: Of the folds and the bootstrap.
+        groups: (N,) numbers of `number_groups`, which no fold cuts; None: there are none.
 
     Returns:
         The beliefs.
@@ -117,18 +122,18 @@ def believe(
     """
     draw = CountDraw() if draw is None else draw
     seen, shown = _seen(features, observed, draw), observed == 1
-    chains = _chains(features, mirrored, observed, seen, _folds(seen, seed) if fits > 1 else [])
+    folds = _folds(seen, seed, groups) if fits > 1 or groups is not None else []
+    chains = _chains(features, mirrored, observed, seen, folds)
     stands = np.ones(len(observed))  # labels that a shown one stands for
     done: list[Fit] = []
     for place in range(fits):
         heads = [ridge.fit(chain.rows, chain.targets) for chain in chains]
-        if not done:
-            number, precision = _choose(_left_out(chains[0], heads[0]), shown, stands, seen)
-        elif len(chains) > 1:
-            number, precision = _choose(_held_out(features, chains[1:], heads[1:], shown.shape), shown, stands, seen)
-        last = place == fits - 1
+        if folds or not done:
+            apart = folds and (done or groups is not None)
+            tried = _held_out(features, chains, heads, shown.shape) if apart else _left_out(chains[0], heads[0])
+            number, precision = _choose(tried, shown, stands, seen, groups)
+        last, given_one = place == fits - 1, isinstance(draw, CountDraw) and place == fits - 1
         scores = _scores(features, chains, heads, number, seen if last else None)
-        given_one = isinstance(draw, CountDraw) and last
         calibrated = calibrate(scores, observed, draw, given_one)
         present = posterior_of_arrays(calibrated.logits(scores), observed, draw)[2]
         labels = float(present[seen].sum(axis=1).mean())
@@ -144,7 +149,7 @@ def believe(
         heads[0].weights[number] * calibrated.slope[:, None],
         calibrated.logits(heads[0].bias[number]),
         tuple(done),
-        *_shares(scores[seen], calibrated._replace(pull=calibrated.pull[seen]), given_one, seed),
+        *_shares(scores, calibrated, given_one, seed, groups, seen),
         unseen=tuple(np.flatnonzero(counts == 0).tolist()),
         seldom=tuple(np.flatnonzero((counts > 0) & (counts < LEAST)).tolist()),
     )
@@ -184,11 +189,16 @@ def _seen(features: np.ndarray, observed: np.ndarray, draw: CountDraw | ShareDra
     return shows if isinstance(draw, CountDraw) else np.ones(len(observed), bool)
 
 
-def _folds(seen: np.ndarray, seed: int) -> list[np.ndarray]:
+def _folds(seen: np.ndarray, seed: int, groups: np.ndarray | None = None) -> list[np.ndarray]:
     """Return (H,) images of each fold; none where there are too few, and the first lambda is kept."""
-    if seen.sum() < 2 * FOLDS:
+    if seen.sum() < 2 * FOLDS or (groups is not None and len(np.unique(groups[seen])) < FOLDS):
         return []
-    order = seeds.numpy_generator(seed, "beliefs", "folds").permutation(len(seen))
+    generator = seeds.numpy_generator(seed, "beliefs", "folds")
+    if groups is not None:
+        fold = np.zeros(len(seen), int)  # an image without weight is in no fit anyway
+        fold[seen] = deal_folds(groups[seen], FOLDS, generator)
+        return [np.flatnonzero(fold == number) for number in range(FOLDS)]
+    order = generator.permutation(len(seen))
     return [order[fold::FOLDS] for fold in range(FOLDS)]
 
 
@@ -240,7 +250,7 @@ def _held_out(
 ) -> Iterator[np.ndarray]:
     """Yield the (N, C) scores of each lambda that images have from the chain which does not see them."""
     for number in range(len(ridge.LAMBDAS)):
-        yield _held_out_at(features, chains, heads, number, shape)
+        yield _held_out_at(features, chains[1:], heads[1:], number, shape)
 
 
 def _held_out_at(
@@ -254,7 +264,9 @@ def _held_out_at(
     return scores
 
 
-def _choose(tried: Iterator[np.ndarray], shown: np.ndarray, stands: np.ndarray, seen: np.ndarray) -> tuple[int, float]:
+def _choose(
+    tried: Iterator[np.ndarray], shown: np.ndarray, stands: np.ndarray, seen: np.ndarray, groups: np.ndarray | None
+) -> tuple[int, float]:
     """Return the largest lambda whose scores are within a standard error of the best, and their weighted precision.
 
     Where no class shows enough positives for the criterion, those count that show most.
@@ -262,7 +274,7 @@ def _choose(tried: Iterator[np.ndarray], shown: np.ndarray, stands: np.ndarray, 
     least = min(LEAST, int(shown.sum(axis=0).max()))
     shown, stands = shown[seen], stands[seen]
     precision = np.stack([precision_at_shown(scores[seen], shown, stands) for scores in tried])
-    means, errors = compare_precision(precision, shown, stands, least)
+    means, errors = compare_precision(precision, shown, stands, least, None if groups is None else groups[seen])
     number = int(np.flatnonzero(means.max() - means <= errors + 1e-12)[-1])
     return number, float(means[number])
 
@@ -276,11 +288,17 @@ def _labels_unseen(chains: list[_Chain]) -> np.ndarray:
 
 
 def _shares(
-    scores: np.ndarray, calibrated: Calibration, given_one: bool, seed: int
+    scores: np.ndarray,
+    calibrated: Calibration,
+    given_one: bool,
+    seed: int,
+    groups: np.ndarray | None,
+    seen: np.ndarray,
 ) -> tuple[Estimate, tuple[Estimate, ...]]:
-    """Return labels an image, and the share of images of each class."""
-    once = np.ones((1, len(scores)))
-    repeats = resample_rows(len(scores), BOOTSTRAPS, seeds.numpy_generator(seed, "beliefs", "bootstrap"))
+    """Return labels an image that was seen, and the share of these images of each class."""
+    scores, calibrated = scores[seen], calibrated._replace(pull=calibrated.pull[seen])
+    once, generator = np.ones((1, len(scores))), seeds.numpy_generator(seed, "beliefs", "bootstrap")
+    repeats = resample_rows(len(scores), BOOTSTRAPS, generator, None if groups is None else groups[seen])
     (point,) = resampled_shares(scores, calibrated, once, given_one)
     drawn = resampled_shares(scores, calibrated, repeats, given_one)
     shares = tuple(estimate(value, column) for value, column in zip(point, drawn.T, strict=True))

@@ -80,7 +80,8 @@ def read_judges(run: Run, single: np.ndarray) -> dict[str, selection.Judge] | No
                 f"{run.stage}.select: auto ranks shown labels, and the {split} split of {run.dataset} shows none; "
                 "set it to last"
             )
-        judges[split] = selection.Judge(shown, expected[rows] / np.maximum(shown.sum(axis=1), 1), run.seed)
+        weights, groups = expected[rows] / np.maximum(shown.sum(axis=1), 1), run.table.group_numbers(split)
+        judges[split] = selection.Judge(shown, weights, run.seed, groups)
     return judges
 
 

@@ -76,8 +76,9 @@ def _head(
         return head
     views = mirrored if run.settings.flip else None
     draw, fits = (ShareDraw(1.0), 1) if train_labels.all() else (ShareDraw(UNTOLD), FITS)
+    rows, groups = run.table.rows("train"), run.table.group_numbers("train")
     try:
-        fitted = believe(features[run.table.rows("train")], train_labels, views, draw, fits, seed=run.draw)
+        fitted = believe(features[rows], train_labels, views, draw, fits, run.draw, groups)
     except ValueError as error:
         raise ConfigError(f"{run.name}: {error}") from error
     return fitted.weights, fitted.bias

@@ -39,7 +39,8 @@ def execute(run: Run, start: Start) -> None:
     base.check_needs(run.method, method, network.provides() | inputs["train"].provides | {"epoch_logits", "disk"})
     judge = judges["val"] if judges else None
     score, is_better = (judge.score, judge.is_better) if judge else (choice.make_scorer(run), None)
-    data = Data(inputs["train"], torch.from_numpy(train_labels), inputs["val"], score, is_better)
+    groups = run.table.group_numbers("train")
+    data = Data(inputs["train"], torch.from_numpy(train_labels), inputs["val"], score, is_better, groups)
 
     with closing(Trials(run, start, problem, data)) as trials:
         if judges and start.cross_fits:

@@ -41,6 +41,8 @@ class Data:
     is_better: Callable[[np.ndarray, np.ndarray], bool] | None = None
     """Whether the first of two (N_val, C) logits rank better than the second, beyond noise: the best epoch is taken
     only if it does so beside the last one. None: the score decides."""
+    groups: np.ndarray | None = None
+    """(N,) numbers of groups of training images, as `number_groups` gives them; None: the data name none."""
 
 
 @dataclass(frozen=True)

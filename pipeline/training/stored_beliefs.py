@@ -49,8 +49,8 @@ def fit_beliefs(
     Raises:
         ValueError: The features cannot be fitted.
     """  # noqa: DOC502  raised by `believe`
-    rows, shown_as = table.rows("train"), _draw(settings)
-    fitted = believe(features[0][rows], observed[rows], features[1], shown_as, settings.fits, seed)
+    rows, shown_as, groups = table.rows("train"), _draw(settings), table.group_numbers("train")
+    fitted = believe(features[0][rows], observed[rows], features[1], shown_as, settings.fits, seed, groups)
     logits = ridge.score(features[0], fitted.weights, fitted.bias)
     logits[rows] = fitted.logits  # each by fits that did not see its labels
     belief = posterior_of_arrays(logits, observed, shown_as)[2]

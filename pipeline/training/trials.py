@@ -74,7 +74,7 @@ class Trials:
         """
         run, parts = self.run, []
         settings = run.settings.model_copy(update={"keep_epoch_logits": False})
-        folds = selection.split_folds(len(self.data.train), run.seed)
+        folds = selection.split_folds(len(self.data.train), run.seed, self.data.groups)
         for number, (others, own) in enumerate(folds, 1):
             labels = self.data.observed[torch.from_numpy(others)]
             problem = self.problem.take(others, labels.numpy())

@@ -31,7 +31,7 @@ BLOCKS = {
     "csv": {
         **{"source": "csv", "root": "raw", "file": "labels.csv", "delimiter": "comma", "path_column": "image"},
         **{"labels": {"kind": "columns", "zero": "absent", "minus_one": "absent", "empty": "absent"}},
-        **{"split_column": "split", "exhaustive": True, "classes": None},
+        **{"split_column": "split", "group_column": None, "exhaustive": True, "classes": None},
         **{
             "size": 8,
             "bad_images": "stop",

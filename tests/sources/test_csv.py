@@ -33,7 +33,14 @@ def settings(**changes) -> csv.Settings:
         "file": "labels.csv",
         "delimiter": "comma",
     }
-    fixed |= {"path_column": "image", "labels": NAMES, "exhaustive": True, "split_column": None, "classes": None}
+    fixed |= {
+        "path_column": "image",
+        "labels": NAMES,
+        "exhaustive": True,
+        "split_column": None,
+        "group_column": None,
+        "classes": None,
+    }
     return csv.Settings.model_validate(fixed | {"val_fraction": 0.25, "test_fraction": 0.25, "split_seed": 0} | changes)
 
 
@@ -237,6 +244,79 @@ def test_doubtful_classes_are_warned_of(tmp_path, labels, changes, warnings):
         assert re.match(words.replace("|", r"\|"), line), line
 
 
+# ---------------------------------------------------------------------------------------------- groups
+GROUPED = ["a.jpg,cat,p1", "b.jpg,dog,p1", "c.jpg,dog,", "sub/d.jpg,cat, p\u0075\u0308 "]
+
+
+def grouped(*rows: str, head: str = "image,labels,of") -> str:
+    return "\n".join([head, *(rows or GROUPED)])
+
+
+def test_groups_are_kept_with_their_images(tmp_path):
+    data = read(tmp_path, grouped(), group_column="of")
+    of = dict(zip(data.table.paths, data.table.groups or (), strict=True))
+    assert of == {"a.jpg": "p1", "b.jpg": "p1", "c.jpg": "", "sub/d.jpg": "p\xfc"}  # NFC, without blanks
+    assert data.table.classes == ("cat", "dog") and data.report["columns_not_read"] == []
+    assert data.report["groups"] == {
+        "of_several_images": 1,
+        "images_in_them": 2,
+        "largest": {"name": "p1", "images": 2},
+        "images_without_a_group": 1,
+        "images_in_the_split_of_their_group": 0,
+    }
+    split = dict(zip(data.table.paths, data.table.split.tolist(), strict=True))
+    assert split["a.jpg"] == split["b.jpg"] == 0 and {split["c.jpg"], split["sub/d.jpg"]} == {1, 2}
+    plain = read(tmp_path, grouped())
+    assert plain.table.groups is None and "groups" not in plain.report
+    assert plain.report["columns_not_read"] == ["of"]
+
+
+def test_images_without_a_split_go_where_their_group_is(tmp_path):
+    rows = ["a.jpg,cat,p1,", "b.jpg,dog,p1,test", "c.jpg,dog,p2,val", "sub/d.jpg,cat,,"]
+    content = grouped(*rows, head="image,labels,of,part")
+    data = read(tmp_path, content, group_column="of", split_column="part")
+    split = dict(zip(data.table.paths, data.table.split.tolist(), strict=True))
+    assert split == {"a.jpg": 2, "b.jpg": 2, "c.jpg": 1, "sub/d.jpg": 0}
+    assert data.report["groups"]["images_in_the_split_of_their_group"] == 1
+
+
+CUT = {
+    "named splits": (
+        grouped("a.jpg,cat,p1,test", "b.jpg,dog,p1,train", "c.jpg,dog,p2,val", head="image,labels,of,part"),
+        {"split_column": "part"},
+        r"groups are cut by splits \(give all images of a group one split\): 'p1': line 2 test and line 3 train",
+    ),
+    "a group that all splits are smaller than": (
+        grouped("a.jpg,cat,p1", "b.jpg,dog,p1", "c.jpg,dog,p1", "sub/d.jpg,cat,"),
+        {},
+        "the group 'p1' has 3 images, and train is to have 2 of 4 images that are drawn; no split cuts a group: name "
+        r"splits in the data, change val_fraction or test_fraction, or read no groups \(group_column or group_key: ",
+    ),
+    "groups that a split is smaller than": (
+        grouped("a.jpg,cat,p1", "b.jpg,dog,p1", "c.jpg,dog,p2", "sub/d.jpg,cat,p2"),
+        {},
+        "no group fits: the group 'p1' has 2 images, and test is to have 1 of 4 images",
+    ),
+    "one path in two groups": (
+        grouped("a.jpg,cat,p1", "a.jpg,cat,p2", "b.jpg,dog,"),
+        {},
+        "duplicate paths with different labels, splits or groups: line 2 and line 3 'a.jpg'",
+    ),
+    "joined rows of two groups": (
+        grouped("a.jpg,cat,p1", "a.jpg,dog,p2", "b.jpg,dog,"),
+        {"labels": {"kind": "rows", "column": "labels", "present": None}},
+        "rows of one path name different groups: line 2 and line 3 'a.jpg'",
+    ),
+    "no such column": (PLAIN, {}, r"no column 'of' \(prepare: group_column\)"),
+}
+
+
+@pytest.mark.parametrize("content, changes, words", CUT.values(), ids=[*CUT])
+def test_a_group_that_cannot_stay_whole_is_named(tmp_path, content, changes, words):
+    with pytest.raises(SourceError, match=words):
+        read(tmp_path, content, group_column="of", **changes)
+
+
 # ---------------------------------------------------------------------------------------------- splits
 def test_a_split_column_is_followed(tmp_path):
     content = "image,labels,part\na.jpg,cat,Test\nb.jpg,cat,train\nc.jpg,cat,valid\nsub/d.jpg,cat,training\n"
@@ -275,12 +355,12 @@ FAULTS = {
     "twice with different labels": (
         PLAIN + b"a.jpg,cat\n",
         {},
-        r"labels\.csv: duplicate paths with different labels or splits: line 2 and line 6 'a\.jpg'",
+        r"labels\.csv: duplicate paths with different labels, splits or groups: line 2 and line 6 'a\.jpg'",
     ),
     "twice in different splits": (
         b"image,labels,part\na.jpg,cat,train\na.jpg,cat,test\n",
         {"split_column": "part"},
-        r"duplicate paths with different labels or splits: line 2 and line 3",
+        r"duplicate paths with different labels, splits or groups: line 2 and line 3",
     ),
     "no picture": (PLAIN + b"e.jpg,cat\n", {}, r"paths have no picture file: line 6 'e\.jpg'"),
     "no picture at all": (b"image,labels\ne.jpg,cat\nf.jpg,cat\n", {}, r"2 of 2 images have no file: e\.jpg, f\.jpg"),
@@ -411,7 +491,7 @@ def pool(tmp_path_factory):
 def equal(ours: Dataset, theirs: Dataset) -> bool:
     one, other = ours.table, theirs.table
     arrays = all(np.array_equal(getattr(one, key), getattr(other, key)) for key in ("truth", "scored", "split"))
-    same = (one.paths, one.classes, one.exhaustive) == (other.paths, other.classes, other.exhaustive)
+    same = all(getattr(one, key) == getattr(other, key) for key in ("paths", "classes", "exhaustive", "groups"))
     files = all(ours.image(row) == theirs.image(row) for row in range(len(one.paths)))
     return arrays and same and files and np.array_equal(one.official, other.official)
 
@@ -421,11 +501,13 @@ def equal(ours: Dataset, theirs: Dataset) -> bool:
 def test_a_table_written_as_csv_and_as_json_is_the_same_dataset(pool, data):
     paths = data.draw(st.lists(st.sampled_from(POOL), min_size=1, unique=True))
     classes = data.draw(st.lists(LABELS.filter(bool), min_size=1, max_size=4, unique=True).map(sorted))
-    classes = [label for label in classes if label not in ("image", "labels", "part")] or ["cat"]
+    classes = [label for label in classes if label not in ("image", "labels", "part", "of")] or ["cat"]
     cells = {path: data.draw(st.lists(st.sampled_from([1, 0, -1]), min_size=len(classes), max_size=len(classes)))
              for path in paths}  # fmt: skip
     parts = {path: data.draw(st.sampled_from(["train", "val", "test"])) for path in paths}
-    split, exhaustive, lines = (data.draw(st.booleans()) for _ in range(3))
+    split, exhaustive, lines, grouped = (data.draw(st.booleans()) for _ in range(4))
+    kind = data.draw(st.lists(st.sampled_from(["", "x", "7"]), min_size=len(paths), max_size=len(paths)))
+    group = {path: f"{each}{parts[path] if each else ''}" for path, each in zip(paths, kind, strict=True)}
     delimiter = data.draw(st.sampled_from(["comma", "tab", "semicolon"]))
 
     def table(header: list[str], rows: list[list]) -> None:
@@ -436,7 +518,7 @@ def test_a_table_written_as_csv_and_as_json_is_the_same_dataset(pool, data):
 
     def entries(keys: dict[str, int]) -> None:
         found = [
-            {"path": path, "in": parts[path]}
+            {"path": path, "in": parts[path], "of": group[path]}
             | {
                 key: [label for label, cell in zip(classes, cells[path], strict=True) if cell == value]
                 for key, value in keys.items()
@@ -455,16 +537,17 @@ def test_a_table_written_as_csv_and_as_json_is_the_same_dataset(pool, data):
         "classes": classes,
         "val_fraction": 0.3,
     }
-    common |= {"test_fraction": 0.3, "split_seed": 7}
+    common |= {"test_fraction": 0.3, "split_seed": 7} | ({"val_fraction": 0.0, "test_fraction": 0.0} if grouped else {})
     content = {"kind": "objects", "path_key": "path", "labels_key": "has", "separator": None, "absent_key": "not"}
-    content |= {"split_key": "in" if split else None}
+    content |= {"split_key": "in" if split else None, "group_key": "of" if grouped else None}
     keys = common | {"source": "json", "file": "labels.json", "content": content}
     words = common | {"delimiter": delimiter, "split_column": "part" if split else None}
+    words |= {"group_column": "of" if grouped else None}
 
     # one column per class: 1 present, 0 absent, empty unknown; the same as both lists where nothing else is said
     table(
-        ["image", "part", *classes],
-        [[path, parts[path], *({1: 1, 0: 0, -1: ""}[cell] for cell in cells[path])] for path in paths],
+        ["image", "part", "of", *classes],
+        [[path, parts[path], group[path], *({1: 1, 0: 0, -1: ""}[cell] for cell in cells[path])] for path in paths],
     )
     entries({"has": 1, "not": 0})
     ours = csv.read(settings(labels=COLUMNS, exhaustive=False, **words), pool)
@@ -475,9 +558,14 @@ def test_a_table_written_as_csv_and_as_json_is_the_same_dataset(pool, data):
 
     # names of what is present
     table(
-        ["image", "part", "labels"],
+        ["image", "part", "of", "labels"],
         [
-            [path, parts[path], "|".join(label for label, cell in zip(classes, cells[path], strict=True) if cell == 1)]
+            [
+                path,
+                parts[path],
+                group[path],
+                "|".join(label for label, cell in zip(classes, cells[path], strict=True) if cell == 1),
+            ]
             for path in paths
         ],
     )

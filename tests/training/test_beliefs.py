@@ -212,3 +212,32 @@ def test_fits_without_a_fold_believe_as_many_labels_as_that_of_all_images() -> N
     head = features @ found.weights.T + found.bias
     slopes = [np.polyfit(head[:, column], found.logits[:, column], 1)[0] for column in range(8)]
     assert min(slopes) > 0.8, slopes
+
+
+# ---------------------------------------------------------------------------------------------- groups
+def test_no_fold_cuts_a_group() -> None:
+    seen = np.ones(60, bool)
+    seen[:6] = False
+    groups = np.random.default_rng(0).permutation(np.repeat(np.arange(20), 3))
+    folds = beliefs._folds(seen, 0, groups)
+    assert sorted(np.concatenate(folds)) == list(range(60))
+    for held in folds:
+        others = np.setdiff1d(np.flatnonzero(seen), held)
+        assert not set(groups[others]) & set(groups[held[seen[held]]])
+    assert beliefs._folds(np.ones(60, bool), 0, np.repeat(np.arange(4), 15)) == []  # fewer groups than folds
+    plain = [fold.tolist() for fold in beliefs._folds(np.ones(12, bool), 3)]
+    assert plain == [[5, 3, 8], [0, 9, 10], [2, 1], [6, 11], [4, 7]]  # as before there were groups
+
+
+@pytest.mark.parametrize("fits", [1, 3])
+def test_copies_of_an_image_do_not_judge_each_other(fits: int) -> None:
+    """Features are noise, and each image is there three times: what a head knows of a copy it knows by heart."""
+    generator = np.random.default_rng(0)
+    once, label = generator.normal(size=(60, 40)), generator.integers(5, size=60)
+    features, observed = np.tile(once, (3, 1)), np.tile(np.eye(5, dtype=np.int8)[label], (3, 1))
+    draw = ShareDraw(1.0) if fits == 1 else None
+    apart = believe(features, observed, draw=draw, fits=fits)
+    found = believe(features, observed, draw=draw, fits=fits, groups=np.tile(np.arange(60), 3))
+    assert apart.fits[0].precision > 0.9  # by heart
+    assert found.fits[0].precision < 0.35  # 0.2 by chance
+    assert found.fits[0].penalty > apart.fits[0].penalty
