@@ -185,7 +185,8 @@ def training_run(run: PlannedRun) -> list[str]:
 
 def training_data(run: PlannedRun, table: Table) -> list[str]:
     """Return what keeps a run from learning from the data of its dataset."""
-    return [*selection(run, table), *validation_without_positives(run.dataset, table), *epoch_logits(run, table)]
+    problems = [*selection(run, table), *validation_without_positives(run.dataset, table), *epoch_logits(run, table)]
+    return problems + group_consistency(run, table)
 
 
 def cached_features(run: PlannedRun) -> list[str]:
@@ -353,6 +354,17 @@ def selection(run: PlannedRun, table: Table) -> list[str]:
         return []
     but = f"the labels of {run.dataset} are not exhaustive; set it to auto or last"
     return [f"{run.origin('select')}: clean, but {but}"]
+
+
+def group_consistency(run: PlannedRun, table: Table) -> list[str]:
+    """Return a problem where consistency within groups is asked for and no two training images are of one group."""
+    groups = table.group_numbers("train")
+    if run.settings.group_consistency is None or (groups is not None and len(np.unique(groups)) < len(groups)):
+        return []
+    why = f"{run.dataset} names no groups (group_column of csv, group_key of json)"
+    if groups is not None:
+        why = f"no two training images of {run.dataset} are of one group"
+    return [f"{run.origin('group_consistency')}: is set, and {why}; set it to null"]
 
 
 def epoch_logits(run: PlannedRun, table: Table) -> list[str]:
