@@ -61,7 +61,7 @@ def recognise(
     if block["source"] != "folder":
         block["exhaustive"] = exhaustive
     common = {"bad_images": "stop", "links": declared.links, "max_pixels": 200_000_000, "classes": None}
-    common |= {"val_fraction": 0.2, "test_fraction": 0.2, "split_seed": 0}
+    common |= {"val_fraction": 0.2, "test_fraction": 0.2, "split_seed": 0, "parents": {}, "exclusive": []}
     _check_declared(declared, block)
     return block | {key: value for key, value in common.items() if key not in block}
 

@@ -179,7 +179,9 @@ def build(files: Files, content: Content, settings: OwnData) -> Dataset:
     pairs = zip(map(partial(unicodedata.normalize, "NFC"), on_disk), on_disk, kept.items(), strict=True)
     names, pictures, found = zip(*sorted(pairs, key=lambda pair: pair[0]), strict=True)
     entries = [row for _, row in found]
-    truth, scored = _cells(entries, classes, content.closed)
+    places = [f"{row.where} {row.path!r}" for row in entries]
+    labels = raw.imply_labels(classes, *_cells(entries, classes, content.closed), settings, (places, faults))
+    truth, scored = labels.truth, labels.scored
     split, how = _split(truth, entries, settings, content.grouped)
     order = np.argsort(split == 2, kind="stable")  # (N,) test after the others, each by path
     table = Table(
@@ -191,6 +193,8 @@ def build(files: Files, content: Content, settings: OwnData) -> Dataset:
         official=(split[order] == 2).astype(np.uint8),
         exhaustive=content.exhaustive,
         groups=tuple(entries[row].group for row in order) if content.grouped else None,
+        rules=labels.rules,
+        implied=None if labels.implied is None else labels.implied[order],
     )
     smaller = doubt_split(split[[not row.split for row in entries]], how["drawn"], truth.sum(axis=0), content.grouped)
     warnings = doubt_classes(classes, named=settings.classes is not None) + _doubt_cells(table) + smaller
@@ -199,6 +203,7 @@ def build(files: Files, content: Content, settings: OwnData) -> Dataset:
         "repeated_rows": repeated,
         "split": how,
         **_describe_groups(table, followed),
+        **labels.report,
         "paths_read_as": place.told,
         "found_without_case": sum(name != path for name, (path, _) in zip(names, found, strict=True)),
         "pictures_in_no_row": summarize(sorted(set(content.found.pictures).difference(pictures))),
@@ -209,7 +214,7 @@ def build(files: Files, content: Content, settings: OwnData) -> Dataset:
 
 
 def _find_classes(content: Content, settings: OwnData, faults: Faults) -> tuple[str, ...]:
-    """Return the classes, those of the rows where nobody names them; what is wrong with labels is noted.
+    """Return the classes, those of the rows and of parents where nobody names them; what is wrong with labels is noted.
 
     Raises:
         SourceError: there is no row.
@@ -218,8 +223,10 @@ def _find_classes(content: Content, settings: OwnData, faults: Faults) -> tuple[
         faults.raise_if_any()
         raise SourceError(f"{faults.file}: no image in it")
     _check_labels(content.rows, content.classes, settings.classes is not None, faults)
-    found = {label for row in content.rows for label in (*row.present, *row.absent)}
-    return tuple(sorted(found)) if content.classes is None else content.classes
+    if settings.classes is not None and content.classes is not None:
+        return content.classes
+    found = content.classes or {label for row in content.rows for label in (*row.present, *row.absent)}
+    return tuple(sorted({*found, *settings.rules().all_parents()}))
 
 
 def _describe(table: Table) -> dict[str, Any]:

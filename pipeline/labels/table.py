@@ -16,6 +16,7 @@ from pipeline.core import hdf5
 from pipeline.core.errors import FileError
 from pipeline.core.text import CONTROL, relative_path
 from pipeline.labels.groups import find_cut, number_groups
+from pipeline.labels.implications import Rules
 
 ROW_FIELDS = ("truth", "scored", "split", "official")
 SPLITS = ("train", "val", "test")
@@ -40,6 +41,8 @@ class Table:
             an image: what is not scored is unknown there, no rate over it can be measured, and labels are not drawn.
         groups: N names of groups of images of one thing (a burst, a video, a patient), empty for an image that is
             alone; None where the data name none. No split cuts a group.
+        rules: What labels imply of others, which truth and scored hold already; None where nobody gave any.
+        implied: (N, C) bool, labels that stand there by the rules, not because somebody gave them; None without rules.
 
     Raises:
         ValueError: A field has the wrong type, shape or values; the message names the field and the first offender.
@@ -53,6 +56,8 @@ class Table:
     official: np.ndarray
     exhaustive: bool = True
     groups: tuple[str, ...] | None = None
+    rules: Rules | None = None
+    implied: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         """Check every field.
@@ -80,6 +85,7 @@ class Table:
             ("scored", np.bool_, (n, c)),
             ("split", np.uint8, (n,)),
             ("official", np.uint8, (n,)),
+            *([("implied", np.bool_, (n, c))] if self.rules is not None or self.implied is not None else []),
         ):
             array = getattr(self, name)
             if not isinstance(array, np.ndarray) or array.dtype != kind:
@@ -185,7 +191,14 @@ class Table:
         """
         paths = tuple(self.paths[row] for row in rows)
         groups = None if self.groups is None else tuple(self.groups[row] for row in rows)
-        return replace(self, paths=paths, groups=groups, **{name: getattr(self, name)[rows] for name in ROW_FIELDS})
+        implied = None if self.implied is None else self.implied[rows]
+        return replace(
+            self,
+            paths=paths,
+            groups=groups,
+            implied=implied,
+            **{name: getattr(self, name)[rows] for name in ROW_FIELDS},
+        )
 
 
 @dataclass(frozen=True)
@@ -280,6 +293,10 @@ def write_table(path: Path | str, table: Table, objects: Objects | None = None) 
         if table.groups is not None:
             units = "name of the group, empty: alone"
             hdf5.write_array(file, "groups", np.array(table.groups, dtype=object), axes="image", units=units)
+        if table.rules is not None and table.implied is not None:
+            units = "the label stands there by the rules"
+            hdf5.write_array(file, "rules", np.array([table.rules.to_json()], dtype=object), axes="one", units="JSON")
+            hdf5.write_array(file, "implied", table.implied, axes="image, class", units=units, compress=True)
         if objects is not None:
             units = "largest box as a fraction of the picture; 0 without"
             hdf5.write_array(file, "area", objects.area, axes="image, class", units=units, compress=True)
@@ -328,6 +345,8 @@ def read_table(path: Path | str) -> Table:
                 **{name: file[name][()] for name in ROW_FIELDS},
                 exhaustive=bool(file.attrs["exhaustive"]),
                 groups=tuple(hdf5.read_strings(file["groups"])) if "groups" in file else None,
+                rules=Rules.from_json(hdf5.read_strings(file["rules"])[0]) if "rules" in file else None,
+                implied=file["implied"][()] if "implied" in file else None,
             )
         except (KeyError, ValueError, TypeError, OSError) as error:
             raise FileError(f"{path}: no readable table: {error}") from error

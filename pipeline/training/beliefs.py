@@ -106,8 +106,8 @@ def believe(
 
     Args:
         features: (N, D) of the training images, of any float type.
-        observed: (N, C) int8 labels: 1 shown, 0 unknown, -1 known to be absent. An image that shows nothing is
-            believed in and not fitted, unless the draw is one of shares.
+        observed: (N, C) int8 labels: 1 shown, 2 known to be present without having been shown, 0 unknown, -1 known to
+            be absent. An image that shows nothing is believed in and not fitted, unless the draw is one of shares.
         mirrored: (N, D) features of the mirrored images, or None.
         draw: How labels came to be shown. None: as many as are shown were picked at random of those present.
         fits: Their number.
@@ -142,7 +142,7 @@ def believe(
             _renew_targets(chains, heads, number, calibrated, observed, draw)
         if isinstance(draw, CountDraw):
             stands = _labels_unseen(chains) / np.maximum(shown.sum(axis=1), 1)
-    counts = shown.sum(axis=0)
+    counts = (observed >= 1).sum(axis=0)
     return Beliefs(
         present,
         calibrated.logits(scores),
@@ -179,10 +179,10 @@ def _seen(features: np.ndarray, observed: np.ndarray, draw: CountDraw | ShareDra
     """
     if observed.ndim != 2 or len(observed) != len(features):
         raise ValueError(f"observed {observed.shape} must be (N, C), of the {len(features)} rows of the features")
-    wrong = ~np.isin(observed, (-1, 0, 1))
+    wrong = ~np.isin(observed, (-1, 0, 1, 2))
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
-        raise ValueError(f"observed: {observed[row, column]} at row {row}, class {column}; it must be 1, 0 or -1")
+        raise ValueError(f"observed: {observed[row, column]} at row {row}, class {column}; it must be 2, 1, 0 or -1")
     shows = (observed == 1).any(axis=1)
     if not shows.any():
         raise ValueError("observed: no label is shown, there is nothing to learn from")
@@ -215,7 +215,7 @@ def _chains(
         weights = seen.astype(np.float64)
         weights[held] = 0
         rows = ridge.decompose(features, mirrored, weights)
-        chains.append(_Chain(rows, (observed == 1).astype(np.float64), held))
+        chains.append(_Chain(rows, (observed >= 1).astype(np.float64), held))
     return chains
 
 

@@ -5,7 +5,7 @@ from contextlib import closing
 import torch
 
 from pipeline.core.device import choose_device
-from pipeline.labels.observed import read_observed
+from pipeline.labels.observed import read_observed, read_shown
 from pipeline.methods.shared import base
 from pipeline.training import choice
 from pipeline.training.inputs import predict
@@ -29,9 +29,9 @@ def execute(run: Run, start: Start) -> None:
     """  # noqa: DOC502  raised by the functions below
     device = choose_device()  # first, so that a wrong name of one costs no reading
     labels = base.load(run.method).labels
-    observed = read_observed(run.observed_file, run.table, {labels, "single"})
+    observed = read_observed(run.observed_file, run.table, [labels])
     train_labels = observed[labels][run.table.rows("train")]
-    judges = choice.read_judges(run, observed["single"])
+    judges = choice.read_judges(run, read_shown(run.observed_file, run.table))
     network = make_network(run, start)
     problem = run.describe_problem(train_labels, network.architecture["width"])
     method = base.build(run.method, run.method_settings, problem)  # bad settings stop here: nothing is deleted yet

@@ -40,7 +40,7 @@ def fit_beliefs(
         settings: How many fits, and how labels came to be shown.
         features: (N, D) of all images and (N_train, D) of the mirrored training images, or None.
         table: The dataset's table.
-        observed: (N, C) int8 labels: 1 shown, 0 unknown, -1 known to be absent.
+        observed: (N, C) int8 labels of `read_shown`.
         seed: Of the folds and the bootstrap.
 
     Returns:
@@ -73,7 +73,7 @@ def take_given(root: Path, settings: GivenBeliefs, table: Table, observed: np.nd
         root: Project root.
         settings: Where their table lies, and how labels came to be shown.
         table: The dataset's table.
-        observed: (N, C) int8 labels.
+        observed: (N, C) int8 labels of `read_shown`.
 
     Returns:
         Their chances, and what the shown labels make of them.

@@ -21,6 +21,8 @@ CUT = {
     "bad_images": "stop",
     "links": "inside",
     "max_pixels": 10**8,
+    "parents": {},
+    "exclusive": [],
     "val_fraction": 0.25,
     "split_seed": 1200,
 }
@@ -37,6 +39,8 @@ BLOCKS = {
             "bad_images": "stop",
             "links": "inside",
             "max_pixels": 10**8,
+            "parents": {},
+            "exclusive": [],
             "val_fraction": 0.0,
             "test_fraction": 0.0,
             "split_seed": 1,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pipeline.core import seal
 from pipeline.core.errors import FileError
 from pipeline.core.text import relative_path
+from pipeline.labels.implications import Rules
 from pipeline.labels.table import Table, read_table, write_table
 
 
@@ -29,7 +30,9 @@ def same(one: Table, other: Table) -> bool:
         np.array_equal(getattr(one, name), getattr(other, name))
         and getattr(one, name).dtype == getattr(other, name).dtype
         for name in ("truth", "scored", "split", "official")
-    ) and all(getattr(one, name) == getattr(other, name) for name in ("classes", "paths", "exhaustive", "groups"))
+    ) and all(
+        getattr(one, name) == getattr(other, name) for name in ("classes", "paths", "exhaustive", "groups", "rules")
+    )
 
 
 def test_rows_of_a_split():
@@ -222,3 +225,20 @@ def test_groups_of_a_split_are_numbered():
 def test_groups_that_cannot_be_are_refused(groups, words):
     with pytest.raises(ValueError, match=words):
         make(groups=groups)
+
+
+# ---------------------------------------------------------------------------------------------- rules
+def test_rules_come_back_with_what_they_made(tmp_path):
+    rules = Rules({"cat": ("dog",)}, ())
+    table = make(rules=rules, implied=np.array([[1, 0], [0, 0], [0, 1]], bool))
+    write_table(tmp_path / "table.h5", table)
+    found = read_table(tmp_path / "table.h5")
+    assert same(found, table) and found.implied is not None
+    assert found.implied.tolist() == [[True, False], [False, False], [False, True]]
+    taken = table.take(np.array([2, 0]))
+    assert taken.rules == rules and taken.implied is not None
+    assert taken.implied.tolist() == [[False, True], [True, False]]
+    write_table(tmp_path / "plain.h5", make())
+    assert read_table(tmp_path / "plain.h5").rules is None and read_table(tmp_path / "plain.h5").implied is None
+    with pytest.raises(ValueError, match="implied is .*expected an array of bool"):
+        make(rules=rules)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from pipeline.core.errors import SourceError
+from pipeline.labels.implications import Rules
 from pipeline.labels.table import Dataset
 from pipeline.sources import csv, json
 
@@ -30,6 +31,8 @@ def settings(**changes) -> csv.Settings:
         "bad_images": "stop",
         "links": "inside",
         "max_pixels": 10**8,
+        "parents": {},
+        "exclusive": [],
         "file": "labels.csv",
         "delimiter": "comma",
     }
@@ -317,6 +320,73 @@ def test_a_group_that_cannot_stay_whole_is_named(tmp_path, content, changes, wor
         read(tmp_path, content, group_column="of", **changes)
 
 
+# ---------------------------------------------------------------------------------------------- rules
+def test_a_present_child_makes_its_ancestors_present_and_a_class_of_them(tmp_path):
+    content = "image,labels\na.jpg,puppy\nb.jpg,cat\nc.jpg,sofa\nsub/d.jpg,sofa;dog\n"
+    rules = {"parents": {"puppy": "dog", "dog": ["animal"], "cat": "animal"}, "exclusive": [["cat", "dog"]]}
+    data = read(tmp_path, content, exhaustive=False, **rules)
+    assert data.table.classes == ("animal", "cat", "dog", "puppy", "sofa")
+    assert truth(data) == {
+        "a.jpg": [1, 0, 1, 1, -1],
+        "b.jpg": [1, 1, 0, 0, -1],
+        "c.jpg": [-1, -1, -1, -1, 1],
+        "sub/d.jpg": [1, 0, 1, -1, 1],
+    }
+    implied = dict(zip(data.table.paths, np.array(data.table.implied, int).tolist(), strict=True))
+    assert implied["a.jpg"] == [1, 1, 1, 0, 0] and implied["c.jpg"] == [0] * 5
+    assert data.table.rules == Rules({"puppy": ("dog",), "dog": ("animal",), "cat": ("animal",)}, (("cat", "dog"),))
+    counts = {key: value for key, value in data.report["implied"].items() if key != "classes"}
+    assert counts == {"made_present": 4, "of_them_said_to_be_absent": 0, "made_absent": 4}
+    assert data.report["cells"] == {"present": 9, "absent": 4, "unknown": 7}
+
+
+def test_of_labels_that_are_exhaustive_the_child_counts_and_the_absent_parent_is_overruled(tmp_path):
+    content = "image,labels\na.jpg,dog\nb.jpg,animal\nc.jpg,sofa\nsub/d.jpg,dog;animal\n"
+    data = read(tmp_path, content, parents={"dog": "animal"})
+    assert truth(data) == {"a.jpg": [1, 1, 0], "b.jpg": [1, 0, 0], "c.jpg": [0, 0, 1], "sub/d.jpg": [1, 1, 0]}
+    counts = {key: value for key, value in data.report["implied"].items() if key != "classes"}
+    assert counts == {"made_present": 1, "of_them_said_to_be_absent": 1, "made_absent": 0}
+    assert data.table.exhaustive and data.table.scored.all()
+
+
+def test_splits_are_drawn_with_what_is_implied(tmp_path):
+    """Each image has a breed of its own, and every other one is a cat by it: the cats are spread."""
+    names = [f"{number}.png" for number in range(20)]
+    rows = [f"{name},{'cat' if number % 2 else 'dog'} {number}" for number, name in enumerate(names)]
+    parents = {f"{'cat' if number % 2 else 'dog'} {number}": "cat" if number % 2 else "dog" for number in range(20)}
+    data = read(tmp_path, "\n".join(["image,labels", *rows]), *names, parents=parents)
+    support = data.table.truth[:, [data.table.classes.index(name) for name in ("cat", "dog")]]
+    assert support.sum(axis=0).tolist() == [10, 10]
+
+
+RULED = {
+    "labels that exclude each other": (
+        PLAIN,
+        {"exclusive": [["cat", "dog"]]},
+        r"images have labels that exclude each other \(prepare: exclusive\): line 2 'a.jpg' cat and dog",
+    ),
+    "a child and what its parent excludes": (
+        PLAIN,
+        {"exclusive": [["pet", "dog"]], "parents": {"cat": "pet"}},
+        "images have labels that exclude each other .*: line 2 'a.jpg' cat and dog",
+    ),
+    "an unknown child": (PLAIN, {"parents": {"cats": "pet"}}, "prepare: parents: no class cats; there are bird, cat"),
+    "an unknown parent": (
+        PLAIN,
+        {"parents": {"cat": "pet"}, "classes": ["bird", "cat", "dog"]},
+        "prepare: parents: no class pet",
+    ),
+    "an unknown class": (PLAIN, {"exclusive": [["cat", "cow"]]}, "prepare: exclusive: no class cow"),
+    "a cycle": (PLAIN, {"parents": {"cat": "dog", "dog": "cat"}}, "prepare: parents: .* is a cycle"),
+}
+
+
+@pytest.mark.parametrize("content, changes, words", RULED.values(), ids=[*RULED])
+def test_rules_that_do_not_suit_the_labels_are_named(tmp_path, content, changes, words):
+    with pytest.raises(SourceError, match=words):
+        read(tmp_path, content, **changes)
+
+
 # ---------------------------------------------------------------------------------------------- splits
 def test_a_split_column_is_followed(tmp_path):
     content = "image,labels,part\na.jpg,cat,Test\nb.jpg,cat,train\nc.jpg,cat,valid\nsub/d.jpg,cat,training\n"
@@ -534,6 +604,8 @@ def test_a_table_written_as_csv_and_as_json_is_the_same_dataset(pool, data):
         "bad_images": "stop",
         "links": "inside",
         "max_pixels": 10**8,
+        "parents": {},
+        "exclusive": [],
         "classes": classes,
         "val_fraction": 0.3,
     }

@@ -24,7 +24,16 @@ OBJECTS |= {"absent_key": "absent", "split_key": None, "group_key": None}
 def settings(**changes) -> json.Settings:
     """Settings of a file of objects; keys of `content` may be named alone."""
     content = changes.pop("content", OBJECTS | {key: changes.pop(key) for key in [*changes] if key in OBJECTS})
-    fixed = {"source": "json", "root": ".", "size": 8, "bad_images": "stop", "links": "inside", "max_pixels": 10**8}
+    fixed = {
+        "source": "json",
+        "root": ".",
+        "size": 8,
+        "bad_images": "stop",
+        "links": "inside",
+        "max_pixels": 10**8,
+        "parents": {},
+        "exclusive": [],
+    }
     fixed |= {"file": "labels.json", "content": content, "exhaustive": False, "classes": None}
     fixed |= {"val_fraction": 0.25, "test_fraction": 0.25, "split_seed": 0}
     return json.Settings.model_validate(fixed | changes)

@@ -241,3 +241,22 @@ def test_copies_of_an_image_do_not_judge_each_other(fits: int) -> None:
     assert apart.fits[0].precision > 0.9  # by heart
     assert found.fits[0].precision < 0.35  # 0.2 by chance
     assert found.fits[0].penalty > apart.fits[0].penalty
+
+
+# ---------------------------------------------------------------------------------------------- rules
+def test_a_class_that_is_known_by_rules_alone_is_learned() -> None:
+    """Two classes are shown; the last is present wherever either is, and nobody ever names it."""
+    generator = np.random.default_rng(0)
+    features = generator.normal(size=(400, 6))
+    kind = np.where(features[:, 0] > 0, np.where(features[:, 1] > 0, 0, 1), 2)
+    observed = np.zeros((400, 4), np.int8)
+    observed[np.arange(400), kind] = 1
+    observed[kind < 2, 3] = 2
+    found = believe(features, observed)
+    assert found.unseen == ()
+    assert (found.present[kind < 2, 3] == 1).all()
+    order = found.logits[:, 3]
+    assert (order[kind < 2][:, None] > order[kind == 2]).mean() > 0.9
+    # what is known by rules is no label that the draw would have picked: images have no fewer hidden ones for it
+    as_shown = believe(features, (observed > 0).astype(np.int8))
+    assert found.present[kind < 2, 2].mean() > as_shown.present[kind < 2, 2].mean()
