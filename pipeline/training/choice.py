@@ -54,12 +54,12 @@ def make_scorer(run: Run) -> Callable[[np.ndarray], float]:
     return score
 
 
-def read_judges(run: Run, single: np.ndarray) -> dict[str, selection.Judge] | None:
+def read_judges(run: Run, labels: np.ndarray) -> dict[str, selection.Judge] | None:
     """Return the judges of the training and validation images, where labels that were shown choose.
 
     Args:
         run: The run.
-        single: (N, C) observed labels of all rows.
+        labels: (N, C) observed labels of all rows, 1 where a label was shown.
 
     Returns:
         The judges by split; None where ``select`` is not ``auto``.
@@ -74,13 +74,14 @@ def read_judges(run: Run, single: np.ndarray) -> dict[str, selection.Judge] | No
     judges = {}
     for split in ("train", "val"):
         rows = run.table.rows(split)
-        shown = single[rows] == 1
+        shown = labels[rows] == 1
         if not shown.any():
             raise ConfigError(
                 f"{run.stage}.select: auto ranks shown labels, and the {split} split of {run.dataset} shows none; "
                 "set it to last"
             )
-        judges[split] = selection.Judge(shown, expected[rows] / np.maximum(shown.sum(axis=1), 1), run.seed)
+        weights, groups = expected[rows] / np.maximum(shown.sum(axis=1), 1), run.table.group_numbers(split)
+        judges[split] = selection.Judge(shown, weights, run.seed, groups)
     return judges
 
 

@@ -14,7 +14,7 @@ from pipeline.networks.linear import LinearHead
 from pipeline.networks.network import Network, cpu_state
 from pipeline.networks.places import PlacesHead
 from pipeline.networks.settings import at_scale
-from pipeline.training.beliefs import FITS, believe
+from pipeline.training.beliefs import FITS, Sampling, believe
 from pipeline.training.choice import make_scorer
 from pipeline.training.features import Cache
 from pipeline.training.inputs import predict
@@ -83,12 +83,12 @@ def _head(run: Run, cache: Cache, train_labels: np.ndarray) -> tuple[np.ndarray,
             widths = f"{head[0].shape[1]} features, the cache {cache.plain.shape[1]}"
             raise FileError(f"{run.beliefs_file}: its linear head reads {widths}; run beliefs again")
         return head
-    rows, kind = run.table.rows("train"), run.settings.head
+    rows, groups, kind = run.table.rows("train"), run.table.group_numbers("train"), run.settings.head
     places = places_of(cache, rows, kind.sharpness if kind.kind == "places" else None)
     views = cache.mirrored if run.settings.flip else None
     draw, fits = (ShareDraw(1.0), 1) if train_labels.all() else (ShareDraw(UNTOLD), FITS)
     try:
-        fitted = believe(cache.plain[rows], train_labels, views, draw, fits, run.draw, places)
+        fitted = believe(cache.plain[rows], train_labels, views, draw, fits, Sampling(run.draw, groups), places)
     except ValueError as error:
         raise ConfigError(f"{run.name}: {error}") from error
     return fitted.weights, fitted.bias

@@ -5,7 +5,7 @@ from contextlib import closing
 import torch
 
 from pipeline.core.device import choose_device
-from pipeline.labels.observed import read_observed
+from pipeline.labels.observed import read_observed, read_shown
 from pipeline.methods.shared import base
 from pipeline.training import choice
 from pipeline.training.inputs import predict
@@ -30,9 +30,9 @@ def execute(run: Run, start: Start) -> None:
     """  # noqa: DOC502  raised by the functions below
     device = choose_device()  # first, so that a wrong name of one costs no reading
     labels = base.load(run.method).labels
-    observed = read_observed(run.observed_file, run.table, {labels, "single"})
+    observed = read_observed(run.observed_file, run.table, [labels])
     train_labels = observed[labels][run.table.rows("train")]
-    judges = choice.read_judges(run, observed["single"])
+    judges = choice.read_judges(run, read_shown(run.observed_file, run.table))
     settings = run_settings(run, start)
     network = make_network(run, start, settings.at(*fixed_setting(settings).company).head)
     problem = run.describe_problem(train_labels, network.architecture["width"])
@@ -41,7 +41,8 @@ def execute(run: Run, start: Start) -> None:
     base.check_needs(run.method, method, network.provides() | inputs["train"].provides | {"epoch_logits", "disk"})
     judge = judges["val"] if judges else None
     score, is_better = (judge.score, judge.is_better) if judge else (choice.make_scorer(run), None)
-    data = Data(inputs["train"], torch.from_numpy(train_labels), inputs["val"], score, is_better)
+    groups = run.table.group_numbers("train")
+    data = Data(inputs["train"], torch.from_numpy(train_labels), inputs["val"], score, is_better, groups)
 
     with closing(Trials(run, start, problem, data)) as trials:
         if judges and start.cross_fits:

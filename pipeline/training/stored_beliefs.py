@@ -10,7 +10,7 @@ from pipeline.labels.beliefs import Beliefs, read_given
 from pipeline.labels.table import Table
 from pipeline.methods.shared.draw_likelihood import CountDraw, ShareDraw, posterior_of_arrays
 from pipeline.training import ridge
-from pipeline.training.beliefs import believe
+from pipeline.training.beliefs import Sampling, believe
 from pipeline.training.features import Cache
 from pipeline.training.place_scores import Places
 from pipeline.training.settings import BeliefFits, GivenBeliefs, LabelDraw
@@ -36,7 +36,7 @@ def fit_beliefs(settings: BeliefFits, cache: Cache, table: Table, observed: np.n
         settings: How many fits, how labels came to be shown, and how images are scored.
         cache: The feature cache.
         table: The dataset's table.
-        observed: (N, C) int8 labels: 1 shown, 0 unknown, -1 known to be absent.
+        observed: (N, C) int8 labels of `read_shown`.
         seed: Of the folds and the bootstrap.
 
     Returns:
@@ -45,9 +45,10 @@ def fit_beliefs(settings: BeliefFits, cache: Cache, table: Table, observed: np.n
     Raises:
         ValueError: The features cannot be fitted, or images are to be scored by places that are not cached.
     """
-    rows, shown_as = table.rows("train"), make_draw(settings.draw)
+    rows, shown_as, groups = table.rows("train"), make_draw(settings.draw), table.group_numbers("train")
     places = places_of(cache, rows, settings.sharpness)
-    fitted = believe(cache.plain[rows], observed[rows], cache.mirrored, shown_as, settings.fits, seed, places)
+    sampling = Sampling(seed, groups)
+    fitted = believe(cache.plain[rows], observed[rows], cache.mirrored, shown_as, settings.fits, sampling, places)
     if places is None:
         logits = ridge.score(cache.plain, fitted.weights, fitted.bias)
     else:
@@ -91,7 +92,7 @@ def take_given(root: Path, settings: GivenBeliefs, table: Table, observed: np.nd
         root: Project root.
         settings: Where their table lies, and how labels came to be shown.
         table: The dataset's table.
-        observed: (N, C) int8 labels.
+        observed: (N, C) int8 labels of `read_shown`.
 
     Returns:
         Their chances, and what the shown labels make of them.

@@ -95,7 +95,7 @@ def oracle_of(labels: np.ndarray, features: np.ndarray, mirrored: np.ndarray | N
     """Return the logits of the oracle's head on its training images."""
     run: Any = SimpleNamespace(
         method="ridge_full",
-        table=SimpleNamespace(rows=lambda _: np.arange(len(labels))),
+        table=SimpleNamespace(rows=lambda _: np.arange(len(labels)), group_numbers=lambda _: None),
         settings=SimpleNamespace(flip=flip, head=SimpleNamespace(kind="linear")),
         draw=0,
         name="run",

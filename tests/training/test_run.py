@@ -837,6 +837,31 @@ def test_more_logits_than_a_run_may_keep(project: Project, monkeypatch: pytest.M
     assert "epochs_train" not in arrays(project.folder("linear_init", "digits-an-0-0") / "logits.h5")[0]
 
 
+def test_consistency_within_groups_wants_groups_before_anything_is_trained(project: Project) -> None:
+    project.set("linear_init", group_consistency={"weight": 1.0})
+    with pytest.raises(ConfigError, match="linear_init.default.group_consistency: is set, and digits names no groups"):
+        linear_init(project.root, "digits", "an", 0, 0)
+    project.write_table(groups=tuple(f"{row}" for row in range(len(project.table.paths))))
+    with pytest.raises(ConfigError, match="is set, and no two training images of digits are of one group; set it to"):
+        linear_init(project.root, "digits", "an", 0, 0)
+
+
+def test_every_stage_trains_with_consistency_within_groups(project: Project) -> None:
+    names = [""] * len(project.table.paths)
+    for place, row in enumerate(project.table.rows("train")):
+        names[row] = f"burst {place // 3}"
+    project.write_table(groups=tuple(names))
+    project.put(project.cache, features=tiny.numbers(len(names), 8))  # as wide as the backbone that finetune continues
+    for stage in ("linear_init", "finetune", "end_to_end", "lac"):
+        project.set(stage, group_consistency={"weight": 2.0})
+    runs = {"linear_init": (linear_init, "an"), "finetune": (finetune, "an")}
+    runs |= {"end_to_end": (end_to_end, "plc"), "lac": (lac, "lac")}
+    for stage, (train, method) in runs.items():
+        train(project.root, "digits", method, 0, 0)
+        rows = read_tsv(project.folder(stage, f"digits-{method}-0-0") / "epochs.tsv")
+        assert all(float(row["group"]) > 0 for row in rows), stage
+
+
 def test_a_validation_split_that_tells_nothing_chooses_nothing_and_the_run_says_so(
     project: Project, capsys: pytest.CaptureFixture
 ) -> None:
