@@ -13,7 +13,6 @@ from tqdm import tqdm
 from pipeline.audits import unlabelled
 from pipeline.audits.metrics import mean_average_precision
 from pipeline.core.errors import ConfigError, TrainingError
-from pipeline.labels.beliefs import read_beliefs
 from pipeline.training import search, selection
 from pipeline.training.run import Run
 from pipeline.training.store import Trained
@@ -30,6 +29,9 @@ class Choice:
     """One row a trial."""
     comparison: selection.Comparison | None = None
     """The best choice beside the fixed recipe, where shown labels choose."""
+    left_out: np.ndarray | None = None
+    """(N, C) logits of training images at that rate and epoch, by heads that their labels did not train; None where
+    there are none."""
 
 
 def make_scorer(run: Run) -> Callable[[np.ndarray], float]:
@@ -67,10 +69,10 @@ def read_judges(run: Run, single: np.ndarray) -> dict[str, selection.Judge] | No
     Raises:
         ConfigError: A split shows no label, so nothing is ranked.
         FileError: The beliefs are absent, damaged, or not those of the table.
-    """  # noqa: DOC502  FileError comes from `read_beliefs`
+    """  # noqa: DOC502  FileError comes from `Run.beliefs`
     if run.settings.select != "auto":
         return None
-    expected = read_beliefs(run.beliefs_file, run.table).expected_labels()
+    stands_for = run.beliefs.stands_for(single)
     judges = {}
     for split in ("train", "val"):
         rows = run.table.rows(split)
@@ -80,7 +82,7 @@ def read_judges(run: Run, single: np.ndarray) -> dict[str, selection.Judge] | No
                 f"{run.stage}.select: auto ranks shown labels, and the {split} split of {run.dataset} shows none; "
                 "set it to last"
             )
-        judges[split] = selection.Judge(shown, expected[rows] / np.maximum(shown.sum(axis=1), 1), run.seed)
+        judges[split] = selection.Judge(shown, stands_for[rows], run.seed)
     return judges
 
 
@@ -161,7 +163,8 @@ def choose_out_of_fold(run: Run, trials: Trials, judge: selection.Judge) -> Choi
         own["diverged"] = trained.history.diverged
         if trained.history.diverged is None:
             own["chosen"] = 1
-            return Choice(taken[0], trained, [*by_rate.values()], comparison._replace(better=taken != fixed))
+            left_out = {fixed: fits[fixed_rate].last, (rate, best.epoch): best.best}.get(taken)
+            return Choice(taken[0], trained, [*by_rate.values()], comparison._replace(better=taken != fixed), left_out)
     raise TrainingError(f"{run.name}: training diverged on all images at every rate; name lower ones in search.values")
 
 

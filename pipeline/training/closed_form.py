@@ -38,12 +38,13 @@ def fit_closed_form(run: Run, start: Start, features: np.ndarray, mirrored: np.n
         FileError: The observed labels or the beliefs are not those of the table.
     """  # noqa: DOC502  raised by the functions below
     device, own = choose_device(), base.load(run.method).labels
+    _ = run.beliefs  # its thresholds read them: absent ones stop it here
     observed = read_observed(run.observed_file, run.table, {own, "single"})
     train_labels = observed[own][run.table.rows("train")]
     network = start.make_network()
     method = base.build(run.method, run.method_settings, run.describe_problem(train_labels, features.shape[1]))
     assert isinstance(network.head, LinearHead)  # the rules refuse others on cached features
-    weights, bias = _head(run, features, mirrored, train_labels)
+    weights, bias, left_out = _head(run, features, mirrored, train_labels)
     with torch.no_grad():
         network.head.linear.weight.copy_(torch.from_numpy(weights))
         network.head.linear.bias.copy_(torch.from_numpy(bias))
@@ -54,13 +55,16 @@ def fit_closed_form(run: Run, start: Start, features: np.ndarray, mirrored: np.n
     history = _history(run, network, method, logits, train_labels)
     trial = {"learning_rate": None, "epoch": 1, "score": history.best, "chosen": 1, "diverged": None}
     reads = [*start.reads, run.table_file, *([run.beliefs_file] if run.reads_beliefs() else [])]
-    store_run(run, Result(Trained(network, method.eval(), history), None, [trial], logits, train_labels, reads))
+    trained = Trained(network, method.eval(), history)
+    store_run(run, Result(trained, None, [trial], logits, train_labels, reads, left_out=left_out))
 
 
 def _head(
     run: Run, features: np.ndarray, mirrored: np.ndarray | None, train_labels: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return weights (C, D) and bias (C,): those of the stage beliefs, or of all labels for an oracle.
+
+    And the (N, C) logits of training images by fits that did not see their labels.
 
     Raises:
         ConfigError: As `fit_closed_form` says.
@@ -73,14 +77,14 @@ def _head(
         if head[0].shape[1] != features.shape[1]:
             widths = f"{head[0].shape[1]} features, the cache {features.shape[1]}"
             raise FileError(f"{run.beliefs_file}: its linear head reads {widths}; run beliefs again")
-        return head
+        return *head, run.beliefs.logits[run.table.rows("train")]
     views = mirrored if run.settings.flip else None
     draw, fits = (ShareDraw(1.0), 1) if train_labels.all() else (ShareDraw(UNTOLD), FITS)
     try:
         fitted = believe(features[run.table.rows("train")], train_labels, views, draw, fits, seed=run.draw)
     except ValueError as error:
         raise ConfigError(f"{run.name}: {error}") from error
-    return fitted.weights, fitted.bias
+    return fitted.weights, fitted.bias, fitted.logits
 
 
 def _history(

@@ -28,6 +28,7 @@ def execute(run: Run, start: Start) -> None:
         ConfigError: The environment asks for a device that is absent.
     """  # noqa: DOC502  raised by the functions below
     device = choose_device()  # first, so that a wrong name of one costs no reading
+    _ = run.beliefs  # its thresholds read them: absent ones stop it here
     labels = base.load(run.method).labels
     observed = read_observed(run.observed_file, run.table, {labels, "single"})
     train_labels = observed[labels][run.table.rows("train")]
@@ -52,5 +53,6 @@ def execute(run: Run, start: Start) -> None:
         trained.method.eval()  # what is stored of its cells is what it holds, not what one more step would make of them
         batch_size = run.settings.batch_size * 8
         logits = {split: predict(trained.network, inputs[split], batch_size, device) for split in SPLITS}
-        store_run(run, Result(trained, taken.rate, taken.rows, logits, train_labels, trials.reads, taken.comparison))
+        found = (taken.rate, taken.rows, logits, train_labels, trials.reads, taken.comparison, taken.left_out)
+        store_run(run, Result(trained, *found))
         trials.delete_resume_points()

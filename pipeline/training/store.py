@@ -23,6 +23,7 @@ from pipeline.training.run import Run
 from pipeline.training.score import score_splits
 from pipeline.training.search import are_tied, is_edge
 from pipeline.training.selection import Comparison
+from pipeline.training.thresholds import set_thresholds
 
 SUMMARY = Path(__file__).parent / "templates" / "run.md.j2"
 
@@ -54,6 +55,8 @@ class Result:
     """Files that decide the result."""
     comparison: Comparison | None = None
     """The best choice beside the fixed recipe, where shown labels choose."""
+    left_out: np.ndarray | None = None
+    """(N, C) logits of training images by heads that their labels did not train, where there are some."""
 
 
 def store_run(run: Run, result: Result) -> None:
@@ -81,6 +84,8 @@ def store_run(run: Run, result: Result) -> None:
         **splits,
     }
     files.write_json(folder / "metrics.json", metrics)
+    thresholds = set_thresholds(run, result.logits, result.left_out)
+    files.write_json(folder / "thresholds.json", thresholds)
     compared = {f"{split}_map": splits[split]["map"] for split in ("test", "val")}
     files.write_json(folder.with_name(f"{run.key}.json"), compared)  # what `dvc metrics` and `dvc exp show` tell
     files.write_json(folder / "provenance.json", _provenance(run, result))
@@ -97,12 +102,13 @@ def store_run(run: Run, result: Result) -> None:
         "given": [split for split, labels in splits["labels"].items() if labels == "given"],
         "metrics": metrics,
         "trials": result.trials,
+        "thresholds": thresholds,
         "rates_tied": are_tied(result.trials),
         "rate_at_edge": is_edge(result.trials),
         "epochs_tied": history.is_tied() and run.settings.select != "auto",
     }
     write_summary(folder / "summary.md", SUMMARY, context)
-    write_manifest(folder, result.reads)
+    write_manifest(folder, [*result.reads, *({run.beliefs_file} - set(result.reads))])
 
 
 def _store_logits(run: Run, result: Result) -> None:

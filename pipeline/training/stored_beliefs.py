@@ -63,7 +63,9 @@ def fit_beliefs(
         "classes_unseen": [table.classes[column] for column in fitted.unseen],
         "classes_seldom": [table.classes[column] for column in fitted.seldom],
     }
-    return Found(Beliefs(belief.astype(np.float32), logits.astype(np.float32), fitted.labels.value), head, report)
+    shares = np.array([share[:1] + share[2:] for share in fitted.shares])  # without the standard error
+    arrays = (belief.astype(np.float32), logits.astype(np.float32))
+    return Found(Beliefs(*arrays, fitted.labels.value, shares, settings.draw.kind), head, report)
 
 
 def take_given(root: Path, settings: GivenBeliefs, table: Table, observed: np.ndarray) -> Found:
@@ -87,6 +89,8 @@ def take_given(root: Path, settings: GivenBeliefs, table: Table, observed: np.nd
         logits = np.clip(np.log(chances) - np.log1p(-chances), -FARTHEST, FARTHEST)
     belief = posterior_of_arrays(logits, observed, _draw(settings))[2]
     train = belief[table.rows("train")]
+    if settings.draw.kind == "count" and (shows := (observed[table.rows("train")] == 1).any(axis=1)).any():
+        train = train[shows]
     labels = float(train.sum(axis=1).mean())
     report = {
         "kind": settings.kind,
@@ -101,7 +105,9 @@ def take_given(root: Path, settings: GivenBeliefs, table: Table, observed: np.nd
         "classes_unseen": [],
         "classes_seldom": [],
     }
-    return Found(Beliefs(belief.astype(np.float32), logits.astype(np.float32), labels), {}, report)
+    shares = np.column_stack([train.mean(axis=0), np.full((len(table.classes), 2), np.nan)])
+    arrays = (belief.astype(np.float32), logits.astype(np.float32))
+    return Found(Beliefs(*arrays, labels, shares, settings.draw.kind), {}, report)
 
 
 def _draw(settings: BeliefFits | GivenBeliefs) -> CountDraw | ShareDraw:

@@ -146,7 +146,7 @@ def source_files(stage: str, method: str) -> list[Path]:
     pipeline = Path(__file__).parents[1]
     named = [pipeline.parent / "stages" / f"{name}.py" for name in (stage, "entry")]
     named += [pipeline / "methods" / f"{method}.py"]
-    named += [pipeline / "audits" / f"{name}.py" for name in ("metrics", "unlabelled")]
+    named += [pipeline / "audits" / f"{name}.py" for name in ("metrics", "thresholds", "unlabelled")]
     return [*named, *resume.room_files("core", "labels", "networks", "data", "methods/shared", "training")]
 
 
