@@ -310,7 +310,7 @@ def _metrics(path: Path) -> dict[str, Any]:
                 raise KeyError(f"{split}.{key}")
         if split not in record["labels"]:
             raise KeyError(f"labels.{split}")
-    for key in ("epoch", "epochs", "learning_rate"):
+    for key in ("epoch", "epochs", "learning_rate", "rate_at_edge"):
         if key not in record:
             raise KeyError(key)
     return record
@@ -321,13 +321,11 @@ def _run(reader: _Reader, plan: Planned) -> Run | None:
     metrics = reader.get(_metrics, f"{folder}/metrics.json")
     by_epoch = reader.table(f"{folder}/epochs.tsv", "epoch", "val_map", "loss")
     by_class = reader.table(f"{folder}/per_class.tsv", "class", "ap_test")
-    search = reader.table(f"{folder}/search.tsv", "learning_rate")
     provenance = reader.get(files.read_json, f"{folder}/provenance.json")
-    if metrics is None or by_epoch is None or by_class is None or search is None or provenance is None:
+    if metrics is None or by_epoch is None or by_class is None or provenance is None:
         return None
-    settings, rate = provenance.get("settings", {}), metrics["learning_rate"]
+    settings = provenance.get("settings", {})
     estimated = bool((provenance.get("expected_positives") or {}).get("estimated"))
-    tried = sorted(set(search["learning_rate"]))
     return Run(
         **vars(plan),
         head=(settings.get("head", {}).get("kind") or "not recorded").replace("_", " "),
@@ -338,8 +336,8 @@ def _run(reader: _Reader, plan: Planned) -> Run | None:
         select=settings.get("select"),
         threshold=provenance.get("method", {}).get("threshold"),
         averaged=metrics.get("weights") == "average",
-        learning_rate=rate,
-        edge=len(tried) >= 3 and rate in (tried[0], tried[-1]),  # of two rates one is always the edge
+        learning_rate=metrics["learning_rate"],
+        edge=metrics["rate_at_edge"],
         epoch=metrics["epoch"],
         epochs=metrics["epochs"],
         **{f"{split}_{key}": metrics[split][key] for split in SCORED for key in _SCORES},

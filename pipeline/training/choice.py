@@ -11,7 +11,7 @@ import numpy as np
 from tqdm import tqdm
 
 from pipeline.audits import unlabelled
-from pipeline.audits.metrics import mean_average_precision
+from pipeline.audits.metrics import mean_average_precision, measurable
 from pipeline.core.errors import ConfigError, TrainingError
 from pipeline.training import search, selection
 from pipeline.training.run import Run
@@ -34,14 +34,14 @@ class Choice:
     there are none."""
 
 
-def make_scorer(run: Run) -> Callable[[np.ndarray], float]:
+def make_scorer(run: Run) -> Callable[[np.ndarray], float] | None:
     """Return the function that scores validation logits: mAP in percent, by full labels where they are at hand.
 
     Args:
         run: The run.
 
     Returns:
-        Maps (N_val, C) logits to points; to 0, which ties, where no class has both a positive and a negative.
+        Maps (N_val, C) logits to points; None where no class has both a positive and a negative.
 
     Raises:
         ConfigError: No class has a positive in the validation split, so no epoch can be chosen by it.
@@ -49,11 +49,9 @@ def make_scorer(run: Run) -> Callable[[np.ndarray], float]:
     truth, scored = run.table.reference("val")
     if not truth.any():
         raise ConfigError(f"{run.stage}.select: the validation split of {run.dataset} has no positive label")
-
-    def score(logits: np.ndarray) -> float:
-        return mean_average_precision(truth, logits, scored)["map"] or 0.0  # None: every class has positives alone
-
-    return score
+    if not measurable(truth, scored)[0].any():
+        return None
+    return lambda logits: mean_average_precision(truth, logits, scored)["map"]
 
 
 def read_judges(run: Run, single: np.ndarray) -> dict[str, selection.Judge] | None:

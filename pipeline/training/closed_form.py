@@ -38,9 +38,9 @@ def fit_closed_form(run: Run, start: Start, features: np.ndarray, mirrored: np.n
         FileError: The observed labels or the beliefs are not those of the table.
     """  # noqa: DOC502  raised by the functions below
     device, own = choose_device(), base.load(run.method).labels
-    _ = run.beliefs  # its thresholds read them: absent ones stop it here
     observed = read_observed(run.observed_file, run.table, {own, "single"})
     train_labels = observed[own][run.table.rows("train")]
+    _ = run.beliefs  # its thresholds read them: absent ones stop it here
     network = start.make_network()
     method = base.build(run.method, run.method_settings, run.describe_problem(train_labels, features.shape[1]))
     assert isinstance(network.head, LinearHead)  # the rules refuse others on cached features
@@ -95,7 +95,8 @@ def _history(
     index = torch.arange(len(train))
     with torch.no_grad():
         terms = method(Outputs(logits=train[None]), torch.from_numpy(train_labels), index)
-    score = make_scorer(run)(logits["val"])
+    scorer = make_scorer(run)
+    score = scorer(logits["val"]) if scorer else 0.0
     loss = float(torch.stack(list(terms.values())).sum())
     row = {"epoch": 1, "learning_rate": None, "loss": loss, "score": score, "weights": "raw"}
     keeps = run.settings.keep_epoch_logits

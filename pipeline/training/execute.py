@@ -28,10 +28,10 @@ def execute(run: Run, start: Start) -> None:
         ConfigError: The environment asks for a device that is absent.
     """  # noqa: DOC502  raised by the functions below
     device = choose_device()  # first, so that a wrong name of one costs no reading
-    _ = run.beliefs  # its thresholds read them: absent ones stop it here
     labels = base.load(run.method).labels
     observed = read_observed(run.observed_file, run.table, {labels, "single"})
     train_labels = observed[labels][run.table.rows("train")]
+    _ = run.beliefs  # its thresholds read them: absent ones stop it here
     judges = choice.read_judges(run, observed["single"])
     network = make_network(run, start)
     problem = run.describe_problem(train_labels, network.architecture["width"])

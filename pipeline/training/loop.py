@@ -36,8 +36,9 @@ class Data:
     """(N, C) int8 labels as the method may see them; never written."""
     validation: Inputs
     """The validation images."""
-    score: Callable[[np.ndarray], float]
-    """Maps (N_val, C) logits to the selection score, in points; higher is better."""
+    score: Callable[[np.ndarray], float] | None
+    """Maps (N_val, C) logits to the selection score, in points; higher is better. None: nothing is scored, and all
+    epochs tie at 0."""
     is_better: Callable[[np.ndarray, np.ndarray], bool] | None = None
     """Whether the first of two (N_val, C) logits rank better than the second, beyond noise: the best epoch is taken
     only if it does so beside the last one. None: the score decides."""
@@ -210,8 +211,8 @@ class Trainer:
             winner = self._validate(row)
             self._keep_best(row, winner, method_state)
             self._save()
-        best = f"best {self.history.epoch}, val {self.history.best:.2f}"
-        tqdm.write(f"{self.plan.name}  {len(self.history.rows)} epochs, {best}")
+        best = f", best {self.history.epoch}, val {self.history.best:.2f}" if self.data.score else ""
+        tqdm.write(f"{self.plan.name}  {len(self.history.rows)} epochs{best}")
         return self.history
 
     def _has_ended(self) -> bool:
@@ -304,11 +305,12 @@ class Trainer:
         """
         logits = self._predict(self.network, self.data.validation, "validation")
         self.history.val.append(logits)
-        row["score"] = self.data.score(logits.numpy())
+        score = self.data.score or (lambda _: 0.0)
+        row["score"] = score(logits.numpy())
         winner = self.network
         if self.average:
             averaged = self._predict(self.average.network, self.data.validation, "averaged validation")
-            row["score_average"] = self.data.score(averaged.numpy())
+            row["score_average"] = score(averaged.numpy())
             if row["score_average"] > row["score"] and self.plan.settings.select == "clean":
                 winner = self.average.network
         row["weights"] = "raw" if winner is self.network else "average"
@@ -323,7 +325,8 @@ class Trainer:
             history.epoch, history.best = row["epoch"], score
             history.state, history.method = cpu_state(winner), method_state
         if self.pace.is_due():
-            tqdm.write(f"{plan.name}  epoch {row['epoch']}/{plan.epochs}  loss {row['loss']:.4f}  val {score:.2f}")
+            found = f"  val {score:.2f}" if self.data.score else ""
+            tqdm.write(f"{plan.name}  epoch {row['epoch']}/{plan.epochs}  loss {row['loss']:.4f}{found}")
 
     def _is_taken(self, score: float) -> bool:
         """Return whether the latest epoch is the one to take so far: the best, or the last where none is better."""

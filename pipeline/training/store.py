@@ -79,6 +79,7 @@ def store_run(run: Run, result: Result) -> None:
         "epoch": history.epoch,
         "epochs": len(history.rows),
         "learning_rate": result.learning_rate,
+        "rate_at_edge": is_edge(result.trials),
         "weights": history.rows[history.epoch - 1]["weights"],
         "selection": result.comparison.describe() if result.comparison else None,
         **splits,
@@ -104,7 +105,6 @@ def store_run(run: Run, result: Result) -> None:
         "trials": result.trials,
         "thresholds": thresholds,
         "rates_tied": are_tied(result.trials),
-        "rate_at_edge": is_edge(result.trials),
         "epochs_tied": history.is_tied() and run.settings.select != "auto",
     }
     write_summary(folder / "summary.md", SUMMARY, context)

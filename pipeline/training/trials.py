@@ -78,7 +78,7 @@ class Trials:
         for number, (others, own) in enumerate(folds, 1):
             labels = self.data.observed[torch.from_numpy(others)]
             problem = self.problem.take(others, labels.numpy())
-            data = Data(Subset(self.data.train, others), labels, Subset(self.data.train, own), lambda _: 0.0)
+            data = Data(Subset(self.data.train, others), labels, Subset(self.data.train, own), None)
             name = f"{run.name} lr {rate:g} part {number}/{len(folds)}"
             plan = Plan(name, settings, rate, settings.epochs, run.seed, choose_device())
             trained, _ = self._fit(plan, problem, data, f"{rate!r}-part{number}")

@@ -306,6 +306,7 @@ def write_run(
             "epoch": 2,
             "epochs": EPOCHS,
             "learning_rate": rate,
+            "rate_at_edge": rate == 0.01,
             "test": part,
             "val": part | {"map": score + 1},
         },

@@ -63,7 +63,7 @@ def by_hand(project: Project, rate: float) -> tuple[list[float], np.ndarray]:
             FeatureInputs(features[others], None, False),
             torch.from_numpy(single[others]),
             FeatureInputs(features[own], None, False),
-            lambda _: 0.0,
+            None,
         )
         history = Trainer(network, method, data, Plan("by hand", settings, rate, 3, 0, torch.device("cpu"))).fit()
         together[:, own] = torch.stack(history.val).numpy()

@@ -630,7 +630,9 @@ def scorer(project: Project, select: str, **table: Any) -> Callable[[np.ndarray]
     project.set("finetune", select=select)
     project.write_table(**table)
     run = read_run(project.root, "finetune", "digits", "an", 0, 0, None)
-    return choice.make_scorer(run)
+    score = choice.make_scorer(run)
+    assert score is not None
+    return score
 
 
 def test_epochs_are_scored_by_full_labels_of_val(project: Project) -> None:
