@@ -11,7 +11,7 @@ import torch
 
 from pipeline.data import images
 from pipeline.labels.beliefs import Beliefs, beliefs_file, read_beliefs
-from pipeline.labels.observed import observed_file
+from pipeline.labels.observed import observed_file, read_observed
 from pipeline.labels.table import Table
 from pipeline.methods.shared import base
 from pipeline.methods.shared.problem import Problem, describe
@@ -70,6 +70,11 @@ class Run:
     def beliefs(self) -> Beliefs:
         """Beliefs about hidden labels; a `FileError` where they are absent, damaged, or not those of the table."""
         return read_beliefs(self.beliefs_file, self.table)
+
+    @cached_property
+    def single(self) -> np.ndarray:
+        """(N, C) int8 labels that the draw shows; a `FileError` where they are absent or not those of the table."""
+        return read_observed(self.observed_file, self.table, {"single"})["single"]
 
     @property
     def folder(self) -> Path:

@@ -22,7 +22,7 @@ from pipeline.training.loop import History
 from pipeline.training.run import Run
 from pipeline.training.score import score_splits
 from pipeline.training.search import are_tied, is_edge
-from pipeline.training.selection import Comparison
+from pipeline.training.selection import Comparison, Judge
 from pipeline.training.thresholds import set_thresholds
 
 SUMMARY = Path(__file__).parent / "templates" / "run.md.j2"
@@ -82,6 +82,7 @@ def store_run(run: Run, result: Result) -> None:
         "rate_at_edge": is_edge(result.trials),
         "weights": history.rows[history.epoch - 1]["weights"],
         "selection": result.comparison.describe() if result.comparison else None,
+        "shown_labels": _score_shown(run, result),
         **splits,
     }
     files.write_json(folder / "metrics.json", metrics)
@@ -109,6 +110,20 @@ def store_run(run: Run, result: Result) -> None:
     }
     write_summary(folder / "summary.md", SUMMARY, context)
     write_manifest(folder, [*result.reads, *({run.beliefs_file} - set(result.reads))])
+
+
+def _score_shown(run: Run, result: Result) -> dict[str, Any]:
+    """Return how well shown labels are ranked, the one score without truth that compares runs.
+
+    Returns:
+        ``score``, the `Judge`'s, in percent, None where no label is shown; and of which ``images``: ``train`` where
+        there are logits that their labels did not train, else ``val``.
+    """
+    split, logits = ("val", result.logits["val"]) if result.left_out is None else ("train", result.left_out)
+    rows = run.table.rows(split)
+    shown = run.single[rows] == 1
+    judge = Judge(shown, run.beliefs.stands_for(run.single)[rows], run.seed)
+    return {"score": judge.score(logits) if shown.any() else None, "images": split}
 
 
 def _store_logits(run: Run, result: Result) -> None:

@@ -11,7 +11,6 @@ import numpy as np
 
 from pipeline.audits.thresholds import FOUND, best_f1, find_share, match_share, score_thresholds
 from pipeline.labels.beliefs import Beliefs
-from pipeline.labels.observed import read_observed
 from pipeline.training.run import Run
 
 FEWEST = 50
@@ -45,10 +44,9 @@ def set_thresholds(run: Run, logits: dict[str, np.ndarray], left_out: np.ndarray
         rule is worth, None where test labels are not known in full.
 
     Raises:
-        FileError: The beliefs are absent, damaged, or not those of the table.
-    """  # noqa: DOC502  raised by `Run.beliefs`
-    table, beliefs = run.table, run.beliefs
-    single = read_observed(run.observed_file, table, {"single"})["single"]
+        FileError: Beliefs or shown labels are absent, damaged, or not those of the table.
+    """  # noqa: DOC502  raised by `Run`
+    table, beliefs, single = run.table, run.beliefs, run.single
     held = _Images(table.rows("val"), logits["val"])
     if left_out is not None:
         held = _Images(np.append(table.rows("train"), held.rows), np.concatenate([left_out, held.logits]))

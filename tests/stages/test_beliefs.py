@@ -173,7 +173,7 @@ def test_no_truth_is_read(project: Project) -> None:
 def test_hidden_labels_are_listed_over_all_splits(project: Project) -> None:
     found, _ = project.run()
     rows = read_tsv(project.folder / "hidden.tsv")
-    assert len(rows) == (project.observed == 0).sum()
+    assert len(rows) == ((project.observed == 0) & (found.belief >= 0.5)).sum() > 0  # the others are rather absent
     where = {path: row for row, path in enumerate(project.table.paths)}
     cells = [(where[each["path"]], project.table.classes.index(each["class"])) for each in rows]
     assert len(set(cells)) == len(cells) and all(project.observed[cell] == 0 for cell in cells)
