@@ -2,7 +2,8 @@
 
 Runs of METHODS, as linear_init makes them, under each label draw: F1 on test by each rule of their thresholds.json, and
 the share of present labels found. Labels an image and class shares as the stage beliefs estimates them, against the
-truth of the training images. And test mAP of the methods that must know the labels of an image, told FACTORS times the
+truth of the training images, and how many of the labels that it believes hidden are present, from all of these and
+from FEW. And test mAP of the methods that must know the labels of an image, told FACTORS times the
 truth, or the estimate. All but `ridge` choose rate and epoch by validation labels that are known in full; nothing is
 chosen on test. benchmarks/thresholds.tsv keeps the rows of all datasets and draws. It needs params.yaml of a profile of
 the dataset and the outputs of prepare and features; all else is made in .pipeline/thresholds.
@@ -20,7 +21,10 @@ from ruamel.yaml import YAML
 
 from pipeline.config.params import KnownDensity, read_params, run_key
 from pipeline.core import files
+from pipeline.labels.observed import observed_file, read_observed
 from pipeline.labels.table import Table, read_table
+from pipeline.training.beliefs import believe
+from pipeline.training.features import read_features
 from stages.beliefs import beliefs
 from stages.linear_init import linear_init
 from stages.simulate import simulate
@@ -30,6 +34,10 @@ TOLD = ("epr", "role")
 """Methods that must know the labels of an image."""
 FACTORS = (0.5, 1.0, 2.0)
 """What they are told, as multiples of the true labels of an image."""
+BELIEFS = (0.5, 0.7, 0.9, 1.0)
+"""Ends of the bins of belief in which hidden labels are counted."""
+FEW = 120
+"""Training images of a small set."""
 TABLE = Path(__file__).parent / "thresholds.tsv"
 PLACE = ("dataset", "draw", "what", "name")
 
@@ -99,13 +107,31 @@ def score_density(root: Path, dataset: str, draw: int, table: Table) -> Iterator
         ("labels", [report["labels_per_image"]], truth.sum(axis=1).mean(keepdims=True)),
         ("shares", list(shares.values()), truth.mean(axis=0)),
     ):
-        value, low, high = (np.array([each[end] for each in found]) for end in ("value", "low", "high"))
-        inside = (low <= true) & (true <= high)
-        error, width = np.abs(value - true).mean(), (high - low).mean()
+        value, low, high = (np.array([each[end] for each in found], float) for end in ("value", "low", "high"))
+        sized = np.isfinite(low)  # not of a class that no image shows
+        inside = ((low <= true) & (true <= high))[sized]
+        error, width = np.abs(value - true).mean(), (high - low)[sized].mean()
         yield {
             "what": "density", "name": name, "estimate": value.mean(), "true": true.mean(), "error": error,
             "width": width, "inside": int(inside.sum()), "of": len(inside),
         }  # fmt: skip
+
+
+def score_hidden(root: Path, dataset: str, draw: int, table: Table, images: int) -> Iterator[dict[str, Any]]:
+    """Yield how many of the unknown training labels believed so likely are present, from some of the images alone."""
+    rows = table.rows("train")
+    rows = np.sort(np.random.default_rng(draw).permutation(rows)[:images])
+    place = np.searchsorted(table.rows("train"), rows)
+    features, mirrored = read_features(
+        root / "data" / "features" / dataset / "features.h5", len(table.paths), len(table.rows("train"))
+    )
+    observed = read_observed(observed_file(root, dataset, draw), table, ["single"])["single"][rows]
+    belief = believe(features[rows], observed, None if mirrored is None else mirrored[place], seed=draw).present
+    present = table.truth[rows] == 1
+    for low, high in zip(BELIEFS, BELIEFS[1:], strict=False):
+        mine = (observed == 0) & (belief >= low) & ((belief < high) | (high == 1))
+        name = f"{len(rows)} images, belief {low} to {high}"
+        yield {"what": "hidden", "name": name, "named": int(mine.sum()), "present": int(present[mine].sum())}
 
 
 def score_told(roots: dict[str, Path], dataset: str, draw: int) -> Iterator[dict[str, Any]]:
@@ -148,6 +174,8 @@ def main() -> None:
         simulate(root, dataset, draw)
         beliefs(root, dataset, draw)
         scored = [*score_thresholds(root, dataset, draw), *score_density(root, dataset, draw, table)]
+        for images in (FEW, len(table.rows("train"))):
+            scored += score_hidden(root, dataset, draw, table, images)
         made += [{"dataset": dataset, "draw": draw, **row} for row in [*scored, *score_told(roots, dataset, draw)]]
     asked = {(dataset, str(draw)) for draw in options.draws}
     kept = [

@@ -55,15 +55,19 @@ def fit_beliefs(
     logits[rows] = fitted.logits  # each by fits that did not see its labels
     belief = posterior_of_arrays(logits, observed, shown_as)[2]
     head = {"weights": fitted.weights, "bias": fitted.bias}
+    shares = np.array([share[:1] + share[2:] for share in fitted.shares])  # without the standard error
+    shares[list(fitted.unseen), 1:] = np.nan  # of a guess there is no interval
     report = {
         "kind": settings.kind,
         "fits": [vars(each) for each in fitted.fits],
         "labels_per_image": _interval(fitted.labels._asdict()),
-        "shares": {name: _interval(share._asdict()) for name, share in zip(table.classes, fitted.shares, strict=True)},
+        "shares": {
+            name: _interval(dict(zip(("value", "low", "high"), share, strict=True)))
+            for name, share in zip(table.classes, shares, strict=True)
+        },
         "classes_unseen": [table.classes[column] for column in fitted.unseen],
         "classes_seldom": [table.classes[column] for column in fitted.seldom],
     }
-    shares = np.array([share[:1] + share[2:] for share in fitted.shares])  # without the standard error
     arrays = (belief.astype(np.float32), logits.astype(np.float32))
     return Found(Beliefs(*arrays, fitted.labels.value, shares, settings.draw.kind), head, report)
 
