@@ -3,6 +3,7 @@
 By full labels where ``select`` is ``clean``; by the labels that were shown where it is ``auto`` (`selection`).
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -105,7 +106,7 @@ def choose_on_validation(run: Run, trials: Trials, judge: selection.Judge | None
     history = trained.history
     if judge:
         best = int(np.argmax([row["score"] for row in history.rows]))  # of the raw weights, as the loop has it
-        return Choice(rate, trained, rows, judge.compare(history.val[best].numpy(), history.val[-1].numpy()))
+        return Choice(rate, trained, rows, judge.compare_epochs([logits.numpy() for logits in history.val], best))
     if search.are_tied(rows):
         tqdm.write(f"{run.name}: val scores every rate alike, so it chose none: {rate:g} is the middle one")
     if history.is_tied():
@@ -133,10 +134,12 @@ def choose_out_of_fold(run: Run, trials: Trials, judge: selection.Judge) -> Choi
     Raises:
         TrainingError: Training diverged at every rate of a grid, in parts or on all images.
     """
-    fixed_rate, fits = search.middle_rate(run.settings), {}
+    fixed_rate, fits, gains = search.middle_rate(run.settings), {}, {}
 
     def fit(rate: float, _: int | None) -> selection.CrossFit:
         found = trials.cross_fit(rate, judge)
+        if found.gains is not None:
+            gains[rate] = found.gains
         if rate == fixed_rate:
             fits[rate] = found
         return found
@@ -148,7 +151,8 @@ def choose_out_of_fold(run: Run, trials: Trials, judge: selection.Judge) -> Choi
         rate, best, rows = search.choose(run.settings, fit, verdict)
     except TrainingError as error:
         raise TrainingError(f"{run.name}: {error}") from error
-    comparison, fixed = _compare(judge, best, fits[fixed_rate]), (fixed_rate, run.settings.epochs)
+    fixed = fixed_rate, run.settings.epochs
+    comparison = _compare(judge, gains, (rate, best.epoch), fixed)
     ranked = sorted((row for row in rows if row["epoch"]), key=lambda row: -row["score"])
     tried = [(rate, best.epoch), fixed] if comparison.better else [fixed]
     tried += [(row["learning_rate"], row["epoch"]) for row in ranked]
@@ -166,8 +170,18 @@ def choose_out_of_fold(run: Run, trials: Trials, judge: selection.Judge) -> Choi
     raise TrainingError(f"{run.name}: training diverged on all images at every rate; name lower ones in search.values")
 
 
-def _compare(judge: selection.Judge, best: selection.CrossFit, fixed: selection.CrossFit) -> selection.Comparison:
-    """Return the best choice beside the fixed recipe; the one that did not diverge is better."""
-    if best.best is None or fixed.last is None:
-        return selection.Comparison(unlabelled.Estimate(*[np.nan] * 4), best.best is not None)
-    return judge.compare(best.best, fixed.last)
+def _compare(
+    judge: selection.Judge, gains: dict[float, np.ndarray], best: tuple[float, int], fixed: tuple[float, int]
+) -> selection.Comparison:
+    """Return the best choice beside the fixed recipe; the one that did not diverge is better.
+
+    Args:
+        judge: The judge.
+        gains: (epochs, N) of each rate that did not diverge.
+        best: Rate and epoch.
+        fixed: Rate and epoch.
+    """
+    if fixed[0] not in gains or best[0] not in gains:
+        return selection.Comparison(unlabelled.Estimate(*[np.nan] * 4), best[0] in gains)
+    place = sum(len(each) for rate, each in itertools.takewhile(lambda item: item[0] != best[0], gains.items()))
+    return judge.compare(np.concatenate([*gains.values()]), place + best[1] - 1, gains[fixed[0]][-1])

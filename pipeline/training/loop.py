@@ -5,7 +5,7 @@ so a run that is resumed ends with the same bytes as one that was not interrupte
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,9 +39,9 @@ class Data:
     score: Callable[[np.ndarray], float] | None
     """Maps (N_val, C) logits to the selection score, in points; higher is better. None: nothing is scored, and all
     epochs tie at 0."""
-    is_better: Callable[[np.ndarray, np.ndarray], bool] | None = None
-    """Whether the first of two (N_val, C) logits rank better than the second, beyond noise: the best epoch is taken
-    only if it does so beside the last one. None: the score decides."""
+    is_better: Callable[[Sequence[np.ndarray], int], bool] | None = None
+    """Whether, of (N_val, C) logits by epoch, those at a position rank better than the last, beyond noise: the best
+    epoch is taken only if they do. None: the score decides."""
 
 
 @dataclass(frozen=True)
@@ -338,7 +338,7 @@ class Trainer:
         if not self._has_ended():
             return False
         is_better = self.data.is_better
-        noise = is_better and not is_better(history.val[history.epoch - 1].numpy(), history.val[-1].numpy())
+        noise = is_better and not is_better([logits.numpy() for logits in history.val], history.epoch - 1)
         return history.is_tied() or bool(noise)
 
     def _predict(self, network: nn.Module, inputs: Inputs, what: str) -> Tensor:

@@ -122,8 +122,10 @@ def _describe(
     ends = ("value", "low", "high")
     conformal = {f"{found:g}": _plain(cuts[f"{found:g}"][column]) for found in FOUND}
     reasons = ["no training image shows it, so its share is a guess"] * bool(unseen[column])
-    lacking = [found for found, cut in conformal.items() if cut is None]
-    reasons += [f"{shown[column]} held-out images show it: too few to find {', '.join(lacking)} of it"] * bool(lacking)
+    lacking = [f"{100 * found:g}" for found, cut in zip(FOUND, conformal.values(), strict=True) if cut is None]
+    reasons += [f"{shown[column]} held-out images show it: too few to find {', '.join(lacking)} % of it"] * bool(
+        lacking
+    )
     return {
         "share": dict(zip(ends, map(_plain, beliefs.shares[column]), strict=True)),
         "matching": dict(zip(ends, map(_plain, cuts["matching"][column]), strict=True)),

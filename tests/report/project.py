@@ -331,7 +331,7 @@ def write_run(
     classes = {
         name: {
             "share": ends, "matching": ends, "shown": 12, "conformal": {"0.8": 0.125, "0.9": -1.5, "0.95": None},
-            "clean": None, "reason": "12 held-out images show it: too few to find 0.95 of it",
+            "clean": None, "reason": "12 held-out images show it: too few to find 95 % of it",
         }
         for name in table.classes
     }  # fmt: skip

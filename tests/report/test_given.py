@@ -405,7 +405,7 @@ def test_thresholds_are_shown_without_a_score(built: tuple[page.Report, Reader])
     assert "digits-f1" not in made.files.tables and "F1 on test by threshold" not in made.html
     rows = made.files.tables["digits-thresholds"]
     assert len(rows) == 9 * 2 * 6  # arms, seeds and classes
-    assert "12 held-out images show it: too few to find 0.95 of it" in _sections(made.html)["audit"]
+    assert "12 held-out images show it: too few to find 95 % of it" in _sections(made.html)["audit"]
 
 
 def test_words_are_marked_before_their_full_stop() -> None:

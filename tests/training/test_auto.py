@@ -120,7 +120,10 @@ def test_a_clear_gain_is_taken_and_said(project: Project) -> None:
     low, high = (metrics(project)["selection"]["gain"][name] for name in ("low", "high"))
     assert 0 < low < high
     assert "of 3 was chosen by shown labels" in summary(project)
-    assert f"points beside the fixed recipe (95 % interval {low:+.2f} to {high:+.2f})." in summary(project)
+    assert (
+        f"points beside the fixed recipe (95 % interval {low:+.2f} to {high:+.2f}, for the best of all tried)."
+        in summary(project)
+    )
 
 
 def test_the_fixed_recipe_is_taken_where_nothing_is_told_apart(project: Project) -> None:
@@ -255,7 +258,7 @@ def test_on_images_the_best_epoch_is_taken_where_val_tells_it_from_the_last(proj
     judge = selection.Judge(project.observed["single"][rows] == 1, belief.sum(axis=1, dtype=np.float64), 0)
     scores = [judge.score(logits) for logits in held["epochs_val"]]
     best = int(np.argmax(scores))
-    comparison = judge.compare(held["epochs_val"][best], held["epochs_val"][-1])
+    comparison = judge.compare_epochs(held["epochs_val"], best)
     assert found["selection"] == comparison.describe()
     assert found["epoch"] == (best + 1 if comparison.better else 4) and found["weights"] == "raw"
     np.testing.assert_array_equal(held["val"], held["epochs_val"][found["epoch"] - 1])

@@ -2,7 +2,7 @@ import copy
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -598,8 +598,8 @@ def test_the_best_epoch_is_taken_where_it_is_better_than_the_last_beyond_noise(
 ) -> None:
     pairs: list[tuple[np.ndarray, np.ndarray]] = []
 
-    def is_better(best: np.ndarray, last: np.ndarray) -> bool:
-        pairs.append((best, last))
+    def is_better(epochs: Sequence[np.ndarray], best: int) -> bool:
+        pairs.append((epochs[best], epochs[-1]))
         return better
 
     data = Data(tiny.features(6), tiny.observed(6), tiny.features(5, seed=9), scripted(scores), is_better)
