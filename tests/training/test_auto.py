@@ -3,6 +3,7 @@
 
 import re
 import shutil
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,11 @@ from pipeline.core.errors import ConfigError, FileError, TrainingError
 from pipeline.core.files import read_json, read_tsv
 from pipeline.core.resume import Checkpoint
 from pipeline.core.seeds import seed_torch
-from pipeline.labels.beliefs import beliefs_file, read_beliefs
+from pipeline.labels.beliefs import Beliefs, beliefs_file, read_beliefs
 from pipeline.methods.shared import base
 from pipeline.methods.shared.problem import describe
 from pipeline.networks.network import Network
-from pipeline.training import inputs, selection
+from pipeline.training import choice, inputs, selection
 from pipeline.training.inputs import FeatureInputs
 from pipeline.training.loop import Data, Plan, Trainer
 from stages.finetune import finetune
@@ -258,7 +259,7 @@ def test_on_images_the_best_epoch_is_taken_where_val_tells_it_from_the_last(proj
     judge = selection.Judge(project.observed["single"][rows] == 1, belief.sum(axis=1, dtype=np.float64), 0)
     scores = [judge.score(logits) for logits in held["epochs_val"]]
     best = int(np.argmax(scores))
-    comparison = judge.compare_epochs(held["epochs_val"], best)
+    comparison = judge.compare_epochs(list(held["epochs_val"]), best)
     assert found["selection"] == comparison.describe()
     assert found["epoch"] == (best + 1 if comparison.better else 4) and found["weights"] == "raw"
     np.testing.assert_array_equal(held["val"], held["epochs_val"][found["epoch"] - 1])
@@ -300,6 +301,19 @@ def test_beliefs_are_asked_for(project: Project) -> None:
     project.put(project.labels, **project.observed | {"single": np.roll(project.observed["single"], 1, axis=0)})
     with pytest.raises(FileError, match=r"beliefs\.h5: made from another data/simulate/digits-0/observed\.h5"):
         linear_init(project.root, "digits", "an", 0, 0)
+
+
+@pytest.mark.parametrize("draw", ["count", "share"])
+def test_a_shown_label_is_weighted_only_where_the_draw_picks_among_those_present(draw: str) -> None:
+    belief = np.array([[1.0, 0.5, 0.5], [0.25, 1.0, 1.0], [1.0, 1.0, 1.0], [1.0, 0.0, 0.0]])
+    single = np.array([[1, 0, 0], [0, 1, 1], [1, 0, 0], [1, -1, 0]], np.int8)
+    beliefs = Beliefs(belief, belief, 2.0, np.zeros((3, 3)), draw)
+    table: Any = SimpleNamespace(rows=lambda split: np.array([0, 1] if split == "train" else [2, 3]))
+    run: Any = SimpleNamespace(settings=SimpleNamespace(select="auto"), beliefs=beliefs, table=table, seed=0)
+    judges = choice.read_judges(run, single)
+    assert judges is not None
+    found = np.concatenate([judges[split].weights for split in ("train", "val")])
+    np.testing.assert_allclose(found, [2.0, 1.125, 3.0, 1.0] if draw == "count" else [1.0] * 4)
 
 
 def test_one_training_image_is_not_parted(project: Project) -> None:
