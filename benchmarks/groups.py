@@ -76,7 +76,9 @@ def test_map(features: dict, truth: dict, method: str, weight: float, draw: int)
     for rate in settings.search.values if settings.search else ():
         seeds.seed_torch(0, "network")
         width, classes = features["train"].shape[1], truth["train"].shape[1]
-        network = Network({"backbone": None, "width": width, "classes": classes, "head": {"kind": "linear", "scale": "none"}})
+        network = Network(
+            {"backbone": None, "width": width, "classes": classes, "head": {"kind": "linear", "scale": "none"}}
+        )
         problem = describe(tuple(map(str, range(classes))), observed, None, width)
         scores: dict[str, list[float]] = {"val": [], "test": []}
 
