@@ -16,14 +16,16 @@ from pipeline.core.errors import ConfigError
 from pipeline.core.manifest import write_manifest
 from pipeline.core.summary import write_summary
 from pipeline.labels.beliefs import beliefs_file, rank_hidden, write_beliefs
-from pipeline.labels.observed import observed_file, read_observed
+from pipeline.labels.observed import observed_file, read_shown
 from pipeline.labels.table import SPLITS, read_table
 from pipeline.training.features import read_features
 from pipeline.training.settings import GivenBeliefs
 from pipeline.training.stored_beliefs import fit_beliefs, take_given
 
 HIDDEN = 1000
-"""Rows of hidden.tsv."""
+"""Rows of hidden.tsv at most."""
+FLOOR = 0.5
+"""Belief of the last that is named: below, a label is rather absent."""
 
 
 def beliefs(root: Path, dataset: str, draw: int) -> None:
@@ -42,7 +44,7 @@ def beliefs(root: Path, dataset: str, draw: int) -> None:
     settings = read_params(root / "params.yaml").settings("beliefs", dataset)
     table_file, labels_file = root / "data" / "prepare" / dataset / "table.h5", observed_file(root, dataset, draw)
     table = read_table(table_file)
-    observed = read_observed(labels_file, table, ["single"])["single"]
+    observed = read_shown(labels_file, table)
     cache = root / "data" / "features" / dataset / "features.h5"
     stored = read_features(cache, table)
     if isinstance(settings, GivenBeliefs):
@@ -57,6 +59,7 @@ def beliefs(root: Path, dataset: str, draw: int) -> None:
     rows = [
         {"path": table.paths[row], "split": SPLITS[table.split[row]], "class": table.classes[column], "belief": chance}
         for row, column, chance in rank_hidden(found.beliefs.belief, observed, HIDDEN)
+        if chance >= FLOOR
     ]
     files.write_json(output.with_name("report.json"), found.report)
     files.write_tsv(output.with_name("hidden.tsv"), rows, ["path", "split", "class", "belief"])

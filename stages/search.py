@@ -21,6 +21,7 @@ from pipeline.core.manifest import write_manifest
 from pipeline.core.strict import merge
 from pipeline.core.summary import write_summary
 from pipeline.labels import draws, oracles
+from pipeline.labels.observed import mark_implied
 from pipeline.labels.table import Table, read_objects, read_table
 from pipeline.methods.shared.base import load
 from pipeline.training.features import Cache, read_features
@@ -86,19 +87,22 @@ def _draw_all(root: Path, params: Params, dataset: str, table: Table, features: 
     rules.raise_if_any(rules.label_protocol(dataset, drawing, table))
     rules.raise_if_any(rules.empty_rows(dataset, drawing, table))
     for number in settings.draws:
-        labels = oracles.label_sets(table, draws.observe(root, table, objects, drawing, number).observed)
-        beliefs, known = None, density.value if isinstance(density, KnownDensity) else None
+        shown = draws.observe(root, table, objects, drawing, number)
+        known = shown.imply(table)
+        labels = oracles.label_sets(table, known)
+        observed = mark_implied(labels["single"], known != shown.observed)
+        beliefs, labels_per_image = None, density.value if isinstance(density, KnownDensity) else None
         if "auto" in settings.scores or "beliefs" in needs or estimates:
             try:
                 if isinstance(believing, GivenBeliefs):
-                    beliefs = take_given(root, believing, table, labels["single"]).beliefs
+                    beliefs = take_given(root, believing, table, observed).beliefs
                 else:
-                    beliefs = fit_beliefs(believing, features, table, labels["single"], number).beliefs
+                    beliefs = fit_beliefs(believing, features, table, observed, number).beliefs
             except ValueError as error:
                 raise ConfigError(f"beliefs.{dataset}: {error}") from error
         if isinstance(density, EstimatedDensity) and beliefs:
-            known = density.limit(beliefs.labels_per_image)
-        drawn.append(Draw(number, labels, beliefs, known))
+            labels_per_image = density.limit(beliefs.labels_per_image)
+        drawn.append(Draw(number, labels, observed == 1, beliefs, labels_per_image))
     return drawn
 
 

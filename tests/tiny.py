@@ -36,6 +36,7 @@ BLOCK: dict[str, Any] = {
     "weight_decay": 0.0,
     "learning_rate": 0.1,
     "search": None,
+    "group_consistency": None,
     "head_factor": 1.0,
     "schedule": "constant",
     "warmup": 0.0,

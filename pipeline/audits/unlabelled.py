@@ -88,7 +88,11 @@ def precision_at_shown(scores: np.ndarray, shown: np.ndarray, weights: np.ndarra
 
 
 def compare_precision(
-    precision: np.ndarray, shown: np.ndarray, weights: np.ndarray, least: int = LEAST
+    precision: np.ndarray,
+    shown: np.ndarray,
+    weights: np.ndarray,
+    least: int = LEAST,
+    groups: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compare sets of scores by their weighted precision, each with the best of them.
 
@@ -97,6 +101,7 @@ def compare_precision(
         shown: (N, C) bool.
         weights: (N,) those of the precision.
         least: Shown positives of a class that counts.
+        groups: (N,) numbers of groups of images, which err together; None: each image by itself.
 
     Returns:
         (L,) means over classes, and (L,) standard errors of how far each stays behind the best, over the images with
@@ -108,10 +113,11 @@ def compare_precision(
     mass = np.where(np.isin(columns, kept), weights[rows], 0.0)
     mass /= np.bincount(columns, mass, shown.shape[1])[columns].clip(min=np.finfo(np.float64).tiny) * max(1, len(kept))
     means = precision @ mass
+    unit = np.arange(len(shown)) if groups is None else groups
     errors = []
     for behind in precision[np.argmax(means)] - precision:
         centre = np.bincount(columns, behind * mass, shown.shape[1]) * len(kept)
-        moved = np.bincount(rows, mass * (behind - centre[columns]), len(shown))
+        moved = np.bincount(unit[rows], mass * (behind - centre[columns]), len(shown))
         errors.append(np.sqrt(np.square(moved).sum()))
     return means, np.array(errors)
 
@@ -162,6 +168,55 @@ def pooled_aul(
     return _mean(np.where(mass > 0, aul(scores, shown, weights, repeats), 0), mass)
 
 
+def shares_outranked(scores: np.ndarray, shown: np.ndarray) -> np.ndarray:
+    """Return the share of other images that each shown positive outranks in its class, of which AUL is the mean.
+
+    Args:
+        scores: (N, C) finite scores.
+        shown: (N, C) bool.
+
+    Returns:
+        (N, C) in [0, 1], ties counted one half; 0 where nothing is shown.
+
+    Raises:
+        ValueError: Shapes differ, or a score is not finite.
+    """
+    _, repeats = _checked(scores, shown, None, None)
+    result = np.zeros(shown.shape)
+    for column in range(shown.shape[1]):
+        for _, places in _places(scores[:, column], shown[:, column], repeats):
+            result[places.rows, column] = _outranked_by(places, repeats)[0]
+    return result
+
+
+def compare_with_fixed(gains: np.ndarray, fixed: np.ndarray, mass: np.ndarray, repeats: np.ndarray) -> list[Estimate]:
+    """Compare several weighted means over rows with a fixed one, so that the best may be picked.
+
+    Args:
+        gains: (K, N) what each row adds to the sum of each of them.
+        fixed: (N,) the same of the fixed one.
+        mass: (N,) the row's weight, in all.
+        repeats: (R, N) how often a bootstrap drew each row.
+
+    Returns:
+        K differences. Their 95 % intervals hold together: in 95 of 100 samples none of the true differences lies
+        outside of its interval, whichever is looked at (the largest of the K studentised deviations bounds all). The
+        rows keep what they add: ranked anew in each sample it would move a little too.
+    """
+    behind = gains - fixed
+    values = behind.sum(axis=1) / mass.sum()
+    drawn = repeats @ mass
+    moved = (repeats @ behind.T)[drawn > 0] / drawn[drawn > 0, None] - values
+    if len(moved) < 2:
+        return [Estimate(float(value), np.nan, np.nan, np.nan) for value in values]
+    errors = moved.std(axis=0, ddof=1)
+    counted = errors > 1e-12
+    farthest = (np.abs(moved[:, counted]) / errors[counted]).max(axis=1, initial=0)
+    reach = np.quantile(farthest, 0.95) * errors
+    ends = zip(values, errors, values - reach, values + reach, strict=True)
+    return [Estimate(*map(float, each)) for each in ends]
+
+
 def mean_over_classes(values: np.ndarray, shown: np.ndarray, least: int = LEAST) -> np.ndarray:
     """Return the mean over the classes that show enough positives.
 
@@ -178,18 +233,23 @@ def mean_over_classes(values: np.ndarray, shown: np.ndarray, least: int = LEAST)
     return _mean(np.where(known, kept, 0), known)
 
 
-def resample_rows(n: int, times: int, generator: np.random.Generator) -> np.ndarray:
+def resample_rows(n: int, times: int, generator: np.random.Generator, groups: np.ndarray | None = None) -> np.ndarray:
     """Return how often each row is drawn by a bootstrap.
 
     Args:
         n: Rows, as many as are drawn.
         times: Bootstraps.
         generator: Where chance comes from.
+        groups: (n,) numbers of groups, which are drawn whole: rows of one are alike, and tell less than as many others.
+            As many groups are drawn as there are, so the rows vary in number. None: rows are drawn.
 
     Returns:
         (times, n) int32.
     """
-    return np.stack([np.bincount(generator.integers(n, size=n), minlength=n) for _ in range(times)]).astype(np.int32)
+    unit = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
+    units = int(unit.max(initial=-1)) + 1
+    drawn = [np.bincount(generator.integers(units, size=units), minlength=units) for _ in range(times)]
+    return np.stack(drawn).astype(np.int32)[:, unit]
 
 
 def estimate(value: float, bootstrap: np.ndarray) -> Estimate:
@@ -245,11 +305,15 @@ def _outranked(scores: np.ndarray, shown: np.ndarray, weights: np.ndarray, repea
     """Return (R,) shares of other images that shown ones outrank, ties counted one half."""
     result = np.empty(len(repeats))
     for part, places in _places(scores, shown, repeats):
-        total = repeats[part].sum(axis=1, keepdims=True)
-        ties = places.reached - places.higher - 1  # without itself
-        shares = (total - places.reached + ties / 2) / np.maximum(total - 1, 1)
-        result[part] = _mean(shares, places.repeats * weights[places.rows])
+        result[part] = _mean(_outranked_by(places, repeats[part]), places.repeats * weights[places.rows])
     return result
+
+
+def _outranked_by(places: _Places, repeats: np.ndarray) -> np.ndarray:
+    """Return the (R, P) shares of other images that the image at each place outranks, ties counted one half."""
+    total = repeats.sum(axis=1, keepdims=True)
+    ties = places.reached - places.higher - 1  # without itself
+    return (total - places.reached + ties / 2) / np.maximum(total - 1, 1)
 
 
 def _mean(values: np.ndarray, mass: np.ndarray) -> np.ndarray:

@@ -185,7 +185,8 @@ def training_run(run: PlannedRun) -> list[str]:
 
 def training_data(run: PlannedRun, table: Table) -> list[str]:
     """Return what keeps a run from learning from the data of its dataset."""
-    return [*selection(run, table), *validation_without_positives(run.dataset, table), *epoch_logits(run, table)]
+    problems = [*selection(run, table), *validation_without_positives(run.dataset, table), *epoch_logits(run, table)]
+    return problems + group_consistency(run, table)
 
 
 def cached_features(run: PlannedRun) -> list[str]:
@@ -385,13 +386,27 @@ def may_start(stage: str, head: dict[str, Any], before: dict[str, Any]) -> bool:
 
 def selection(run: PlannedRun, table: Table) -> list[str]:
     """Return a problem where the labels of a split cannot choose as they are asked to."""
-    if run.settings.select == "auto" and run.stage == "linear_init" and (n := len(table.rows("train"))) < 2:
-        parts = f"trains heads without a part of the training images, and {run.dataset} has {n}; set it to last"
+    groups = table.group_numbers("train")
+    n = len(table.rows("train")) if groups is None else len(np.unique(groups))
+    if run.settings.select == "auto" and run.stage == "linear_init" and n < 2:
+        has = f"{n}" if groups is None else "one group of them"
+        parts = f"trains heads without a part of the training images, and {run.dataset} has {has}; set it to last"
         return [f"{run.origin('select')}: auto {parts}"]
     if run.settings.select != "clean" or table.measurable("val"):
         return []
     but = f"the labels of {run.dataset} are not exhaustive; set it to auto or last"
     return [f"{run.origin('select')}: clean, but {but}"]
+
+
+def group_consistency(run: PlannedRun, table: Table) -> list[str]:
+    """Return a problem where consistency within groups is asked for and no two training images are of one group."""
+    groups = table.group_numbers("train")
+    if run.settings.group_consistency is None or (groups is not None and len(np.unique(groups)) < len(groups)):
+        return []
+    why = f"{run.dataset} names no groups (group_column of csv, group_key of json)"
+    if groups is not None:
+        why = f"no two training images of {run.dataset} are of one group"
+    return [f"{run.origin('group_consistency')}: is set, and {why}; set it to null"]
 
 
 def epoch_logits(run: PlannedRun, table: Table) -> list[str]:
@@ -431,6 +446,10 @@ def search(params: Params, dataset: str) -> list[str]:
         "protocol": (
             training.protocol != "common",
             "published, but a search trains all methods alike; set it to common",
+        ),
+        "group_consistency": (
+            training.group_consistency is not None,
+            "is set, but a search trains heads without it; set it to null",
         ),
         "ema": (training.ema is not None, "is set, but a search scores raw weights; set it to null"),
         "early_stop": (

@@ -2,7 +2,8 @@
 
 The images are one fixed sample of the training split, without augmentation, in row order, the same for all methods; so
 are the Gaussian draws of the directions. A method of several views gets the same image as every view. A norm of weights
-is of those that the run trained.
+is of those that the run trained. What a stage adds to the loss of every method, weight decay and consistency within
+groups, is left out.
 """
 
 from collections.abc import Mapping, Sequence

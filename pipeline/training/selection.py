@@ -3,10 +3,11 @@
 A choice is judged by how well it ranks the labels that were shown of images that it was not trained on: the chance that
 a shown positive outranks another image in its class, each weighted by the labels that its image is expected to have
 (`audits.unlabelled`). Such a judge is noisy, and the best of many by a noisy judge looks better than it is. So the best
-is taken only where a bootstrap over images tells it from the fixed recipe, which is the middle rate and the last epoch;
-elsewhere the fixed recipe is.
+is taken only where a bootstrap over images tells it from the fixed recipe, which is the middle rate and the last epoch,
+by an interval that holds for all that were tried together; elsewhere the fixed recipe is.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from pipeline.audits import unlabelled
 from pipeline.core import seeds
+from pipeline.labels.groups import deal_folds
 
 FOLDS = 3
 """Parts of the training images; each is scored by a head that the other parts trained."""
@@ -24,7 +26,7 @@ class Comparison(NamedTuple):
     """The best choice against the fixed recipe."""
 
     difference: unlabelled.Estimate
-    """In points, with its 95 % interval over bootstraps of the images."""
+    """In points, with its 95 % interval over bootstraps of the images, wide enough for the best of all tried."""
     better: bool
     """Whether the interval lies above 0, so that the best is taken."""
 
@@ -42,36 +44,56 @@ class Judge:
         shown: (N, C) bool, the shown labels.
         weights: (N,) what a shown label of each image stands for: the labels it is expected to have, by those it shows.
         seed: Seed of the bootstrap.
+        groups: (N,) numbers of `number_groups`, which the bootstrap draws whole; None: it draws images.
     """
 
     shown: np.ndarray
     weights: np.ndarray
     seed: int
+    groups: np.ndarray | None = None
 
     def score(self, logits: np.ndarray) -> float:
         """Return the weighted, pooled AUL of (N, C) logits in percent; 0 where no label is shown."""
         value = unlabelled.pooled_aul(logits, self.shown, self.weights)[0]
         return 0.0 if np.isnan(value) else 100 * float(value)
 
-    def compare(self, best: np.ndarray, fixed: np.ndarray) -> Comparison:
-        """Compare two sets of logits over the same bootstraps of the images.
+    def gains(self, logits: np.ndarray) -> np.ndarray:
+        """Return (N,) what each image adds to the weighted sum behind the score of (N, C) logits."""
+        return self.weights * unlabelled.shares_outranked(logits, self.shown).sum(axis=1)
+
+    def compare(self, gains: np.ndarray, best: int, fixed: np.ndarray) -> Comparison:
+        """Compare the best of all that were tried with the fixed recipe, over the same bootstraps of the images.
 
         Args:
-            best: (N, C) logits.
-            fixed: (N, C) logits.
+            gains: (K, N) the `gains` of each that was tried.
+            best: Position of the best.
+            fixed: (N,) those of the fixed recipe.
 
         Returns:
-            How far the first rank better.
+            How far the best ranks better.
         """
         generator = seeds.numpy_generator(self.seed, "selection")
-        repeats = unlabelled.resample_rows(len(self.shown), BOOTSTRAPS, generator)
-        one, other = (unlabelled.pooled_aul(logits, self.shown, self.weights, repeats) for logits in (best, fixed))
-        difference = unlabelled.estimate(self.score(best) - self.score(fixed), 100 * (one - other))
+        repeats = unlabelled.resample_rows(len(self.shown), BOOTSTRAPS, generator, self.groups)
+        mass = self.weights * self.shown.sum(axis=1)
+        difference = unlabelled.compare_with_fixed(100 * gains, 100 * fixed, mass, repeats)[best]
         return Comparison(difference, difference.low > 0)
 
-    def is_better(self, best: np.ndarray, fixed: np.ndarray) -> bool:
-        """Return whether the first of two (N, C) logits rank better, beyond noise."""
-        return self.compare(best, fixed).better
+    def compare_epochs(self, logits: Sequence[np.ndarray], best: int) -> Comparison:
+        """Compare the best epoch with the last one.
+
+        Args:
+            logits: (N, C) of each epoch.
+            best: Position of the best.
+
+        Returns:
+            How far the best ranks better.
+        """
+        gains = np.stack([self.gains(epoch) for epoch in logits])
+        return self.compare(gains, best, gains[-1])
+
+    def is_better(self, logits: Sequence[np.ndarray], best: int) -> bool:
+        """Return whether the epoch at a position ranks better than the last one, beyond noise."""
+        return self.compare_epochs(logits, best).better
 
 
 @dataclass(frozen=True)
@@ -84,6 +106,8 @@ class CrossFit:
     """(N, C) logits of the epoch that scores best, each row's from the heads that its part did not train."""
     last: np.ndarray | None = None
     """Those of the last epoch."""
+    gains: np.ndarray | None = None
+    """(epochs, N) `Judge.gains` of each epoch."""
     diverged: int | None = None
     """Epoch in which training diverged."""
 
@@ -93,18 +117,20 @@ class CrossFit:
         return int(np.argmax(self.scores)) + 1 if self.scores else 0
 
 
-def split_folds(n: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Cut training rows into parts of equal size, to one row.
+def split_folds(n: int, seed: int, groups: np.ndarray | None = None) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Cut training rows into parts of equal size, to one row, or to what whole groups allow.
 
     Args:
         n: Training images.
         seed: The run's seed.
+        groups: (n,) numbers of `number_groups`, which no part cuts; None: there are none.
 
     Returns:
         For each part, the rows of the others and its own, ascending.
     """
-    part = seeds.numpy_generator(seed, "folds").permutation(n) % min(FOLDS, n)
-    return [(np.flatnonzero(part != number), np.flatnonzero(part == number)) for number in range(min(FOLDS, n))]
+    generator = seeds.numpy_generator(seed, "folds")
+    part = generator.permutation(n) % min(FOLDS, n) if groups is None else deal_folds(groups, FOLDS, generator)
+    return [(np.flatnonzero(part != number), np.flatnonzero(part == number)) for number in range(part.max() + 1)]
 
 
 def cross_fit(judge: Judge, folds: list[tuple[np.ndarray, np.ndarray]], logits: list[np.ndarray]) -> CrossFit:
@@ -122,4 +148,5 @@ def cross_fit(judge: Judge, folds: list[tuple[np.ndarray, np.ndarray]], logits: 
     for (_, own), values in zip(folds, logits, strict=True):
         together[:, own] = values
     scores = tuple(judge.score(epoch) for epoch in together)
-    return CrossFit(scores, together[int(np.argmax(scores))].copy(), together[-1].copy())
+    gains = np.stack([judge.gains(epoch) for epoch in together])
+    return CrossFit(scores, together[int(np.argmax(scores))].copy(), together[-1].copy(), gains)

@@ -185,6 +185,13 @@ class Average(Strict):
     steps; ``warmup``: min(d, (1 + t) / (10 + t)) at step t, for shorter runs."""
 
 
+class GroupConsistency(Strict):
+    """A term of the loss that draws the predictions for images of one group together (`pipeline.training.groups`)."""
+
+    weight: Positive
+    """Its factor."""
+
+
 class Training(Strict):
     """One training stage: linear_init, finetune, end_to_end or lac."""
 
@@ -203,6 +210,8 @@ class Training(Strict):
     learning_rate: Positive | Literal["grid"]
     search: Search | None
     """null where the rate is a number."""
+    group_consistency: GroupConsistency | None
+    """null: none. Else batches hold the images of a group together. A head in closed form has neither."""
     head_factor: Positive
     """Learning rate of the head as a multiple of the backbone's: 1 (Cole, Zhou) or 10 (LL, GR)."""
     schedule: Literal["constant", "onecycle"]

@@ -58,6 +58,8 @@ class Draw:
     number: int
     labels: dict[str, np.ndarray]
     """(N, C) int8 label sets by name."""
+    shown: np.ndarray
+    """(N, C) bool, labels that were shown; the rules of a dataset may imply others."""
     beliefs: Beliefs | None
     """Where a score or a method reads them."""
     expected_positives: float | None
@@ -148,7 +150,7 @@ def search_settings(task: Task) -> list[dict[str, Any]]:
 def _score_out_of_fold(task: Task, seed: int) -> list[selection.CrossFit]:
     """Return how each trial fares on images that it was not trained on, without its logits."""
     every, train = task.train_inputs(), task.of_split("train")
-    folds = selection.split_folds(len(every), seed)
+    folds = selection.split_folds(len(every), seed, task.table.group_numbers("train"))
     stacks, heads = [], []
     for others, _ in folds:
         heads.append(task.make_heads(others))
@@ -180,10 +182,10 @@ def _score_out_of_fold(task: Task, seed: int) -> list[selection.CrossFit]:
 
 def _judge(task: Task, draw: Draw, seed: int) -> selection.Judge:
     rows = task.table.rows("train")
-    shown = draw.labels["single"][rows] == 1
+    shown = draw.shown[rows]
     assert draw.beliefs is not None  # a score reads them
     expected = draw.beliefs.expected_labels()[rows]
-    return selection.Judge(shown, expected / np.maximum(shown.sum(axis=1), 1), seed)
+    return selection.Judge(shown, expected / np.maximum(shown.sum(axis=1), 1), seed, task.table.group_numbers("train"))
 
 
 @dataclass

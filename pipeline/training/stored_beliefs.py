@@ -10,7 +10,7 @@ from pipeline.labels.beliefs import Beliefs, read_given
 from pipeline.labels.table import Table
 from pipeline.methods.shared.draw_likelihood import CountDraw, ShareDraw, posterior_of_arrays
 from pipeline.training import ridge
-from pipeline.training.beliefs import believe
+from pipeline.training.beliefs import Sampling, believe
 from pipeline.training.features import Cache
 from pipeline.training.place_scores import Places
 from pipeline.training.settings import BeliefFits, GivenBeliefs, LabelDraw
@@ -36,7 +36,7 @@ def fit_beliefs(settings: BeliefFits, cache: Cache, table: Table, observed: np.n
         settings: How many fits, how labels came to be shown, and how images are scored.
         cache: The feature cache.
         table: The dataset's table.
-        observed: (N, C) int8 labels: 1 shown, 0 unknown, -1 known to be absent.
+        observed: (N, C) int8 labels of `read_shown`.
         seed: Of the folds and the bootstrap.
 
     Returns:
@@ -45,9 +45,10 @@ def fit_beliefs(settings: BeliefFits, cache: Cache, table: Table, observed: np.n
     Raises:
         ValueError: The features cannot be fitted, or images are to be scored by places that are not cached.
     """
-    rows, shown_as = table.rows("train"), make_draw(settings.draw)
+    rows, shown_as, groups = table.rows("train"), make_draw(settings.draw), table.group_numbers("train")
     places = places_of(cache, rows, settings.sharpness)
-    fitted = believe(cache.plain[rows], observed[rows], cache.mirrored, shown_as, settings.fits, seed, places)
+    sampling = Sampling(seed, groups)
+    fitted = believe(cache.plain[rows], observed[rows], cache.mirrored, shown_as, settings.fits, sampling, places)
     if places is None:
         logits = ridge.score(cache.plain, fitted.weights, fitted.bias)
     else:
@@ -55,15 +56,21 @@ def fit_beliefs(settings: BeliefFits, cache: Cache, table: Table, observed: np.n
     logits[rows] = fitted.logits  # each by fits that did not see its labels
     belief = posterior_of_arrays(logits, observed, shown_as)[2]
     head = {"weights": fitted.weights, "bias": fitted.bias}
+    shares = np.array([share[:1] + share[2:] for share in fitted.shares])  # without the standard error
+    shares[list(fitted.unseen), 1:] = np.nan  # of a guess there is no interval
     report = {
         "kind": settings.kind,
         "fits": [vars(each) for each in fitted.fits],
         "labels_per_image": _interval(fitted.labels._asdict()),
-        "shares": {name: _interval(share._asdict()) for name, share in zip(table.classes, fitted.shares, strict=True)},
+        "shares": {
+            name: _interval(dict(zip(("value", "low", "high"), share, strict=True)))
+            for name, share in zip(table.classes, shares, strict=True)
+        },
         "classes_unseen": [table.classes[column] for column in fitted.unseen],
         "classes_seldom": [table.classes[column] for column in fitted.seldom],
     }
-    return Found(Beliefs(belief.astype(np.float32), logits.astype(np.float32), fitted.labels.value), head, report)
+    arrays = (belief.astype(np.float32), logits.astype(np.float32))
+    return Found(Beliefs(*arrays, fitted.labels.value, shares, settings.draw.kind), head, report)
 
 
 def places_of(cache: Cache, rows: np.ndarray, sharpness: float | None) -> Places | None:
@@ -91,7 +98,7 @@ def take_given(root: Path, settings: GivenBeliefs, table: Table, observed: np.nd
         root: Project root.
         settings: Where their table lies, and how labels came to be shown.
         table: The dataset's table.
-        observed: (N, C) int8 labels.
+        observed: (N, C) int8 labels of `read_shown`.
 
     Returns:
         Their chances, and what the shown labels make of them.
@@ -105,6 +112,8 @@ def take_given(root: Path, settings: GivenBeliefs, table: Table, observed: np.nd
         logits = np.clip(np.log(chances) - np.log1p(-chances), -FARTHEST, FARTHEST)
     belief = posterior_of_arrays(logits, observed, make_draw(settings.draw))[2]
     train = belief[table.rows("train")]
+    if settings.draw.kind == "count" and (shows := (observed[table.rows("train")] == 1).any(axis=1)).any():
+        train = train[shows]
     labels = float(train.sum(axis=1).mean())
     report = {
         "kind": settings.kind,
@@ -119,7 +128,9 @@ def take_given(root: Path, settings: GivenBeliefs, table: Table, observed: np.nd
         "classes_unseen": [],
         "classes_seldom": [],
     }
-    return Found(Beliefs(belief.astype(np.float32), logits.astype(np.float32), labels), {}, report)
+    shares = np.column_stack([train.mean(axis=0), np.full((len(table.classes), 2), np.nan)])
+    arrays = (belief.astype(np.float32), logits.astype(np.float32))
+    return Found(Beliefs(*arrays, labels, shares, settings.draw.kind), {}, report)
 
 
 def make_draw(draw: LabelDraw) -> CountDraw | ShareDraw:

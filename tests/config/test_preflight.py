@@ -437,6 +437,8 @@ VOC = {
     "bad_images": "stop",
     "links": "inside",
     "max_pixels": 10**8,
+    "parents": {},
+    "exclusive": [],
 }
 VOC |= {"val_fraction": 0.2, "split_seed": 1200}
 
@@ -578,6 +580,8 @@ def test_labels_that_are_not_exhaustive_ask_for_settings_of_their_own(project: P
         "bad_images": "stop",
         "links": "inside",
         "max_pixels": 10**8,
+        "parents": {},
+        "exclusive": [],
         "classes": None,
         "split_seed": 0,
     }
@@ -610,6 +614,8 @@ def test_rows_that_simulate_or_training_would_refuse_are_named_first(project: Pr
         "bad_images": "stop",
         "links": "inside",
         "max_pixels": 10**8,
+        "parents": {},
+        "exclusive": [],
     }
     project.edit({"prepare/digits": block | {"val_fraction": 0.2, "split_seed": 1200}})
     bare = "prepare.digits: no val image has a positive label, so no epoch can be chosen by it"

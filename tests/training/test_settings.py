@@ -30,7 +30,7 @@ CONTEXTS: dict[str, tuple[str, dict[str, Any]]] = {
         "finetune",
         {
             **{"momentum": 0.5, "learning_rate": 0.5, "early_stop": {"rule": "drop", "amount": 99.0}},
-            **{"flip": True, "crop": 0.5, "weight_decay": 0.01},
+            **{"flip": True, "crop": 0.5, "weight_decay": 0.01, "group_consistency": {"weight": 3.0}},
         },
     ),
     "onecycle": (
@@ -104,8 +104,9 @@ def outcome(stage: str, settings: Training) -> bytes:
     )
     rules.raise_if_any(rules.training_run(planned))
     truth = np.random.default_rng(2).integers(0, 2, (VAL, tiny.C)).astype(np.int8)
-    table = SimpleNamespace(reference=lambda _: (truth, None), rows=lambda _: np.arange(VAL))
+    table = SimpleNamespace(reference=lambda _: (truth, np.ones_like(truth, bool)), rows=lambda _: np.arange(VAL))
     score = choice.make_scorer(SimpleNamespace(table=table, **vars(planned)))  # type: ignore[arg-type]
+    assert score is not None
     train, validation = inputs_of(stage, settings)
 
     def fit(setting: search.Setting, epochs: int | None) -> Trained:
@@ -115,7 +116,8 @@ def outcome(stage: str, settings: Training) -> bytes:
         method = tiny.method(name, N, kinds[name])
         # the second epoch is the best, so that a rule stops in the third and a trial of two differs from one of one
         plan = Plan("run", own, setting.rate, epochs or settings.epochs, 0, torch.device("cpu"))
-        data = Data(train, tiny.observed(N), validation, lambda logits: score(logits) - 200 * abs(next(calls) - 1))
+        score_call: Any = lambda logits: score(logits) - 200 * abs(next(calls) - 1)  # noqa: E731
+        data = Data(train, tiny.observed(N), validation, score_call, groups=np.arange(N) // 2)
         return Trained(network, method, Trainer(network, method, data, plan).fit())
 
     setting, trained, rows = search.choose(settings, fit, choice.judge_trained)
@@ -134,6 +136,7 @@ BLOCKS = [
     BOTTLENECK,
     {"values": [0.05], "epochs": None, "extend": 0},
     {"decay": 0.3, "rule": "warmup"},
+    {"weight": 5.0},
     {"rule": "none", "amount": 0.0},
     {"rule": "drop", "amount": 99.0},
 ]
