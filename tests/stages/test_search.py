@@ -1,5 +1,6 @@
 """The search of settings against runs of linear_init, simulate and beliefs: each row is the run of its own."""
 
+import copy
 import itertools
 import json
 from pathlib import Path
@@ -17,6 +18,7 @@ from stages.linear_init import linear_init
 from stages.search import search
 from stages.simulate import simulate
 from tests import tiny
+from tests.stages import finished_runs as finished
 from tests.training.test_run import Project
 
 METHODS: dict[str, Any] = {"an": [{}], "em_apl": [{}, {"alpha": 0.4}], "full": [{}]}
@@ -36,6 +38,7 @@ def project(tmp_path: Path, repository: Path) -> Project:
     made = Project(tmp_path, repository)
     made.sections["search"] = {"default": dict(SEARCH)}
     made.sections["simulate"] = {"default": made_of_one_label()}
+    made.sections["beliefs"] = copy.deepcopy(finished.shipped(repository)["beliefs"])
     made.set("linear_init", epochs=3, optimizer="adam", momentum=0.9)
     return made
 
@@ -70,7 +73,10 @@ def run_alone(project: Project, row: dict[str, str], select: str) -> tuple[dict[
 
 
 @pytest.mark.slow
-def test_each_row_is_the_run_of_linear_init_on_its_own(project: Project) -> None:
+@pytest.mark.parametrize("draw_of_labels", [{"kind": "count"}, {"kind": "share", "value": 0.4}], ids=["count", "share"])
+def test_each_row_is_the_run_of_linear_init_on_its_own(project: Project, draw_of_labels: dict[str, Any]) -> None:
+    project.sections["beliefs"]["default"]["draw"] = draw_of_labels
+    project.write_params()
     search(project.root, "digits")
     found = rows(project)
     tried = [(name, json.dumps(change)) for name, changes in METHODS.items() for change in changes]
