@@ -44,16 +44,16 @@ def beliefs(root: Path, dataset: str, draw: int) -> None:
     table = read_table(table_file)
     observed = read_shown(labels_file, table)
     cache = root / "data" / "features" / dataset / "features.h5"
-    features = read_features(cache, len(table.paths), len(table.rows("train")))
+    stored = read_features(cache, table)
     if isinstance(settings, GivenBeliefs):
         found = take_given(root, settings, table, observed)
     else:
         try:
-            found = fit_beliefs(settings, features, table, observed, draw)
+            found = fit_beliefs(settings, stored, table, observed, draw)
         except ValueError as error:
             raise ConfigError(f"beliefs.{dataset}: {error}") from error
     output, reads = beliefs_file(root, dataset, draw), [cache, table_file, labels_file]
-    write_beliefs(output, found.beliefs, found.head, reads)
+    write_beliefs(output, found.beliefs, found.head, reads, settings.model_dump())
     rows = [
         {"path": table.paths[row], "split": SPLITS[table.split[row]], "class": table.classes[column], "belief": chance}
         for row, column, chance in rank_hidden(found.beliefs.belief, observed, HIDDEN)

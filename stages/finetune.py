@@ -26,10 +26,11 @@ def finetune(root: Path, dataset: str, method: str, draw: int, seed: int, varian
     run = read_run(root, "finetune", dataset, method, draw, seed, variant)
     backbone = root / "weights" / dataset / "backbone.pt"
     first = root / "runs" / "linear_init" / f"{dataset}-{run.start}-{draw}-{seed}"
-    head = files.read_torch(first / "weights.pt")["state"]
+    content = files.read_torch(first / "weights.pt")
+    head, pools = content["state"], content["architecture"]["pools"]
 
     def make_network() -> Network:
-        network = on_backbone(backbone, run.settings.head.model_dump(), len(run.table.classes))
+        network = on_backbone(backbone, run.settings.head.model_dump(), len(run.table.classes), pools)
         network.load_state_dict(head, strict=False)
         if set(head) != {f"head.{name}" for name in network.head.state_dict()}:
             raise FileError(f"{first / 'weights.pt'}: not a head of kind {run.settings.head.kind!r}")

@@ -82,6 +82,7 @@ def check_dataset(root: Path, params: Params, dataset: str, last: LastRun) -> tu
     beliefs = params.settings("beliefs", dataset)
     problems += [*check_backbone(root, params, dataset, last), *rules.bias_file(simulate, root)]
     problems += rules.beliefs_file(dataset, beliefs, root)
+    problems += rules.beliefs_by_places(dataset, beliefs, params.settings("features", dataset))
     loaded, missing = None, rules.raw_folder(dataset, block, root)
     try:
         loaded = sources.load(block, key)

@@ -18,7 +18,7 @@ from pipeline.core.faults import SHOWN, pluralize
 from pipeline.labels.settings import Simulate
 from pipeline.labels.table import SPLITS, Table
 from pipeline.networks.settings import HEAD_GIVES, SAME_WEIGHTS, DigitsBackbone, Head
-from pipeline.training.settings import BeliefFits, GivenBeliefs, Training
+from pipeline.training.settings import BeliefFits, Features, GivenBeliefs, Training
 
 CONTINUES = {"finetune": "linear_init", "lac": "end_to_end"}
 """Training stages that start from another stage's network."""
@@ -196,8 +196,12 @@ def cached_features(run: PlannedRun) -> list[str]:
         problems.append(
             f"{run.where}: `{run.method}` compares {len(run.views)} views of an image; cached features hold no views"
         )
-    if settings.head.kind != "linear":
+    cache = run.params.settings("features", run.dataset)
+    if settings.head.kind not in ("linear", "places"):
         problems.append(f"{run.origin('head')}: `{settings.head.kind}` reads maps; cached features hold none")
+    if settings.head.kind == "places" and not cache.places:
+        needs = f"needs features of places in the cache (features.{run.dataset}.places)"
+        problems.append(f"{run.origin('head')}: `places` {needs}")
     void = {
         "crop": settings.crop < 1,
         "strong": settings.strong is not None,
@@ -206,19 +210,42 @@ def cached_features(run: PlannedRun) -> list[str]:
     }
     for key in (key for key, asked in void.items() if asked):
         problems.append(f"{run.origin(key)}: concerns images or backbone; cached features have neither ({run.where})")
-    if settings.flip and not run.params.settings("features", run.dataset).mirrored:
+    if settings.flip and not cache.mirrored:
         needs = f"needs the mirrored view in the feature cache (features.{run.dataset}.mirrored)"
         problems.append(f"{run.origin('flip')}: {needs}")
-    if run.closed_form and "beliefs" in run.needs and run.params.settings("beliefs", run.dataset).kind == "file":
-        problems.append(
-            f"{run.where}: `{run.method}` takes the linear head of beliefs.{run.dataset}, and a file gives none; "
-            "set its kind to fits"
-        )
+    problems += head_of_beliefs(run)
     if pictures := sorted(run.needs & OF_PICTURES):
         problems.append(
             f"{run.where}: `{run.method}` needs {' and '.join(pictures)} of pictures; cached features hold none"
         )
     return problems
+
+
+def head_of_beliefs(run: PlannedRun) -> list[str]:
+    """Return what keeps a method from taking the linear head of the beliefs."""
+    if not run.closed_form or "beliefs" not in run.needs:
+        return []
+    beliefs, taken = run.params.settings("beliefs", run.dataset), f"`{run.method}` takes the linear head of beliefs"
+    if beliefs.kind == "file":
+        return [f"{run.where}: {taken}.{run.dataset}, and a file gives none; set its kind to fits"]
+    if scores_alike(run.settings.head, beliefs.sharpness):
+        return []
+    kind = "linear" if beliefs.sharpness is None else f"places, sharpness: {beliefs.sharpness}"
+    return [
+        f"{run.origin('head')}: {taken}.{run.dataset}, whose kind is `{kind}`; set one like the other ({run.where})"
+    ]
+
+
+def scores_alike(head: Head, sharpness: float | None) -> bool:
+    """Return whether a head on cached features scores images as beliefs of some sharpness do."""
+    return sharpness == (head.sharpness if head.kind == "places" else None)
+
+
+def beliefs_by_places(dataset: str, beliefs: BeliefFits | GivenBeliefs, cache: Features) -> list[str]:
+    """Return a problem where beliefs score images by places that are not cached."""
+    if beliefs.kind == "file" or beliefs.sharpness is None or cache.places:
+        return []
+    return [f"beliefs.{dataset}.sharpness: needs features of places in the cache (features.{dataset}.places)"]
 
 
 def strong_view(run: PlannedRun) -> list[str]:

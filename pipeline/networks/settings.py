@@ -56,6 +56,14 @@ class LinearHead(Strict):
     kind: Literal["linear"]
 
 
+class PlacesHead(Strict):
+    """One linear layer, trained on pooled features; an image is scored by the log-mean-exp of its logits at places."""
+
+    kind: Literal["places"]
+    sharpness: Positive
+    """0.2 serves both small and large objects; towards 0 it is the mean over places."""
+
+
 class BoostedHead(Strict):
     """One linear layer at every place, its positive values boosted before the mean over places (BoostLU)."""
 
@@ -100,11 +108,18 @@ class BottleneckHead(LabelTransformer):
     """Draws a training step averages: 10 as published; evaluation takes their expectation."""
 
 
-Head = Annotated[LinearHead | BoostedHead | LabelEmbeddingHead | BottleneckHead, Field(discriminator="kind")]
+Pool = Literal["mean", "sqrt", "top4"]
+"""What makes features of maps (`pipeline.networks.pools`)."""
+
+
+Head = Annotated[
+    LinearHead | PlacesHead | BoostedHead | LabelEmbeddingHead | BottleneckHead, Field(discriminator="kind")
+]
 
 
 HEAD_GIVES = {
     "linear": frozenset({"features", "maps"}),
+    "places": frozenset({"features", "maps"}),
     "boosted": frozenset({"features", "maps"}),
     "label_embedding": frozenset({"features", "embeddings"}),
     "bottleneck": frozenset({"features", "posterior"}),
@@ -112,5 +127,5 @@ HEAD_GIVES = {
 """What each kind of head answers beside logits; ``maps`` only where it sees feature maps."""
 
 
-SAME_WEIGHTS = ({"linear", "boosted"},)
+SAME_WEIGHTS = ({"linear", "boosted"}, {"linear", "places"}, {"places", "boosted"})
 """Kinds of head whose weights are the same, so that one can start from the other."""

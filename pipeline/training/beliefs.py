@@ -14,6 +14,9 @@ The beliefs that are returned come from that too, so that no image's own labels 
 fits keep a trace of these, and are too sure where images are few. The last logits are those of images that have a
 label, as each labelled one has; the others' are not, which gives more labels an image, and better targets.
 
+Where places are given, the last fit's scores are those by places (`place_scores`), and so are the beliefs. Targets come
+from pooled scores: by places they help small objects no further, and large ones less.
+
 Images of one group know each other's labels: no fold cuts a group, and folds judge lambda from the first fit on.
 
 With all labels shown (`ShareDraw(1.0)`, one fit) it is ridge with full labels, its lambda by average precision of
@@ -23,6 +26,7 @@ Source: ours, 2026.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,6 +36,7 @@ from pipeline.labels.groups import deal_folds
 from pipeline.methods.shared.draw_likelihood import CountDraw, ShareDraw, posterior_of_arrays
 from pipeline.training import ridge
 from pipeline.training.calibrate import Calibration, calibrate, resampled_shares
+from pipeline.training.place_scores import Places, calibrate_places
 
 FITS = 3
 FOLDS = 5
@@ -64,7 +69,7 @@ class Beliefs:
         present: (N, C) chance that a label is present given the image and its shown labels: 1 where shown, 0 where
             known to be absent.
         logits: (N, C) of the image alone, by the last fit without it.
-        weights: (C, D) of a linear head on the features as they were given.
+        weights: (C, D) of a linear head on the features as they were given, or on those of places.
         bias: (C,) its bias; its logits are on the scale of ``logits``.
         fits: First to last.
         labels: Labels an image.
@@ -84,6 +89,18 @@ class Beliefs:
     seldom: tuple[int, ...]
 
 
+class Resampling(NamedTuple):
+    """How images are parted in folds and drawn by a bootstrap."""
+
+    seed: int = 0
+    groups: np.ndarray | None = None
+    """(N,) numbers of `number_groups`, which stay whole; None: there are none."""
+
+
+EACH = Resampling()
+"""Each image by itself."""
+
+
 @dataclass
 class _Chain:
     """Fits that do not see some of the images."""
@@ -99,8 +116,8 @@ def believe(
     mirrored: np.ndarray | None = None,
     draw: CountDraw | ShareDraw | None = None,
     fits: int = FITS,
-    seed: int = 0,
-    groups: np.ndarray | None = None,
+    resampling: Resampling = EACH,
+    places: Places | None = None,
 ) -> Beliefs:
     """Return beliefs about every training cell, and a linear head.
 
@@ -111,8 +128,8 @@ def believe(
         mirrored: (N, D) features of the mirrored images, or None.
         draw: How labels came to be shown. None: as many as are shown were picked at random of those present.
         fits: Their number.
-        seed: Of the folds and the bootstrap.
-        groups: (N,) numbers of `number_groups`, which no fold cuts; None: there are none.
+        resampling: How images are parted and drawn again.
+        places: Those of the images, where the last fit scores by them: the head is one of that kind.
 
     Returns:
         The beliefs.
@@ -122,19 +139,21 @@ def believe(
     """
     draw = CountDraw() if draw is None else draw
     seen, shown = _seen(features, observed, draw), observed == 1
-    folds = _folds(seen, seed, groups) if fits > 1 or groups is not None else []
+    folds = _folds(seen, resampling) if fits > 1 or places or resampling.groups is not None else []
     chains = _chains(features, mirrored, observed, seen, folds)
-    stands = np.ones(len(observed))  # labels that a shown one stands for
-    done: list[Fit] = []
+    stands, done = np.ones(len(observed)), list[Fit]()  # labels that a shown one stands for
     for place in range(fits):
         heads = [ridge.fit(chain.rows, chain.targets) for chain in chains]
         if folds or not done:
-            apart = folds and (done or groups is not None)
-            tried = _held_out(features, chains, heads, shown.shape) if apart else _left_out(chains[0], heads[0])
-            number, precision = _choose(tried, shown, stands, seen, groups)
-        last, given_one = place == fits - 1, isinstance(draw, CountDraw) and place == fits - 1
+            tried = _try(features, chains, heads, bool(done) or resampling.groups is not None)
+            number, precision = _choose(tried, shown, stands, seen, resampling.groups)
+        last = place == fits - 1
         scores = _scores(features, chains, heads, number, seen if last else None)
-        calibrated = calibrate(scores, observed, draw, given_one)
+        calibrated = calibrate(scores, observed, draw, isinstance(draw, CountDraw) and last)
+        line = calibrated.slope, calibrated.bias
+        if last and places is not None:
+            raw = _place_scores(places, chains, heads, number, seen)
+            *line, scores, calibrated = calibrate_places(raw, calibrated, places.sharpness, observed, draw)
         present = posterior_of_arrays(calibrated.logits(scores), observed, draw)[2]
         labels = float(present[seen].sum(axis=1).mean())
         done.append(Fit(ridge.LAMBDAS[number], precision, calibrated.log_likelihood, labels))
@@ -142,17 +161,21 @@ def believe(
             _renew_targets(chains, heads, number, calibrated, observed, draw)
         if isinstance(draw, CountDraw):
             stands = _labels_unseen(chains) / np.maximum(shown.sum(axis=1), 1)
-    counts = (observed >= 1).sum(axis=0)
     return Beliefs(
         present,
         calibrated.logits(scores),
-        heads[0].weights[number] * calibrated.slope[:, None],
-        calibrated.logits(heads[0].bias[number]),
+        heads[0].weights[number] * line[0][:, None],
+        heads[0].bias[number] * line[0] + line[1],
         tuple(done),
-        *_shares(scores, calibrated, given_one, seed, groups, seen),
-        unseen=tuple(np.flatnonzero(counts == 0).tolist()),
-        seldom=tuple(np.flatnonzero((counts > 0) & (counts < LEAST)).tolist()),
+        *_shares(scores, calibrated, seen, isinstance(draw, CountDraw), resampling),
+        *_rare((observed >= 1).sum(axis=0)),
     )
+
+
+def _rare(counts: np.ndarray) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the classes that show no positive, and those that show too few."""
+    unseen, seldom = np.flatnonzero(counts == 0), np.flatnonzero((counts > 0) & (counts < LEAST))
+    return tuple(unseen.tolist()), tuple(seldom.tolist())
 
 
 def _renew_targets(
@@ -189,11 +212,12 @@ def _seen(features: np.ndarray, observed: np.ndarray, draw: CountDraw | ShareDra
     return shows if isinstance(draw, CountDraw) else np.ones(len(observed), bool)
 
 
-def _folds(seen: np.ndarray, seed: int, groups: np.ndarray | None = None) -> list[np.ndarray]:
+def _folds(seen: np.ndarray, resampling: Resampling) -> list[np.ndarray]:
     """Return (H,) images of each fold; none where there are too few, and the first lambda is kept."""
+    groups = resampling.groups
     if seen.sum() < 2 * FOLDS or (groups is not None and len(np.unique(groups[seen])) < FOLDS):
         return []
-    generator = seeds.numpy_generator(seed, "beliefs", "folds")
+    generator = seeds.numpy_generator(resampling.seed, "beliefs", "folds")
     if groups is not None:
         fold = np.zeros(len(seen), int)  # an image without weight is in no fit anyway
         fold[seen] = deal_folds(groups[seen], FOLDS, generator)
@@ -239,18 +263,32 @@ def _scores(
     return scores
 
 
-def _left_out(chain: _Chain, heads: ridge.Heads) -> Iterator[np.ndarray]:
-    """Yield the (N, C) left-out scores of each lambda."""
-    for number in range(len(chain.rows.lambdas)):
-        yield ridge.leave_one_out(chain.rows, heads, chain.targets, number, steady=True)
+def _place_scores(
+    places: Places, chains: list[_Chain], heads: list[ridge.Heads], number: int, seen: np.ndarray
+) -> np.ndarray:
+    """Return the (N, C, P) scores of places, on the scale of `_scores`.
+
+    Without folds they are those of the fit to all images, its own labels included: there are ten images at most.
+    """
+    centre = chains[0].rows.weights @ chains[0].targets
+    every = np.arange(len(seen))
+    result = places.logits(every[:1], heads[0].weights[number], heads[0].bias[number]).repeat(len(seen), axis=0)
+    for chain, fitted in zip(chains[1:] or chains, heads[1:] or heads, strict=True):
+        held = chain.held[seen[chain.held]] if len(chains) > 1 else every
+        bias = fitted.bias[number] + centre - chain.rows.weights @ chain.targets
+        result[held] = places.logits(held, fitted.weights[number], bias)
+    if len(chains) > 1 and not seen.all():
+        result[~seen] = places.logits(every[~seen], heads[0].weights[number], heads[0].bias[number])
+    return result
 
 
-def _held_out(
-    features: np.ndarray, chains: list[_Chain], heads: list[ridge.Heads], shape: tuple[int, ...]
-) -> Iterator[np.ndarray]:
-    """Yield the (N, C) scores of each lambda that images have from the chain which does not see them."""
+def _try(features: np.ndarray, chains: list[_Chain], heads: list[ridge.Heads], by_folds: bool) -> Iterator[np.ndarray]:
+    """Yield the (N, C) scores of each lambda, by chains that do not see an image where there are any, or left-out."""
     for number in range(len(ridge.LAMBDAS)):
-        yield _held_out_at(features, chains[1:], heads[1:], number, shape)
+        if by_folds and len(chains) > 1:
+            yield _held_out_at(features, chains[1:], heads[1:], number, chains[0].targets.shape)
+        else:
+            yield ridge.leave_one_out(chains[0].rows, heads[0], chains[0].targets, number, steady=True)
 
 
 def _held_out_at(
@@ -288,17 +326,13 @@ def _labels_unseen(chains: list[_Chain]) -> np.ndarray:
 
 
 def _shares(
-    scores: np.ndarray,
-    calibrated: Calibration,
-    given_one: bool,
-    seed: int,
-    groups: np.ndarray | None,
-    seen: np.ndarray,
+    scores: np.ndarray, calibrated: Calibration, seen: np.ndarray, given_one: bool, resampling: Resampling
 ) -> tuple[Estimate, tuple[Estimate, ...]]:
     """Return labels an image that was seen, and the share of these images of each class."""
     scores, calibrated = scores[seen], calibrated._replace(pull=calibrated.pull[seen])
-    once, generator = np.ones((1, len(scores))), seeds.numpy_generator(seed, "beliefs", "bootstrap")
-    repeats = resample_rows(len(scores), BOOTSTRAPS, generator, None if groups is None else groups[seen])
+    groups = None if resampling.groups is None else resampling.groups[seen]
+    once, generator = np.ones((1, len(scores))), seeds.numpy_generator(resampling.seed, "beliefs", "bootstrap")
+    repeats = resample_rows(len(scores), BOOTSTRAPS, generator, groups)
     (point,) = resampled_shares(scores, calibrated, once, given_one)
     drawn = resampled_shares(scores, calibrated, repeats, given_one)
     shares = tuple(estimate(value, column) for value, column in zip(point, drawn.T, strict=True))

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
+from pipeline.core.errors import FileError
 from pipeline.data import images
 from pipeline.labels.beliefs import beliefs_file, read_beliefs
 from pipeline.labels.observed import observed_file
@@ -15,7 +17,9 @@ from pipeline.labels.table import Table
 from pipeline.methods.shared import base
 from pipeline.methods.shared.problem import Problem, describe
 from pipeline.networks.network import Network
-from pipeline.training.inputs import ImageInputs, Inputs
+from pipeline.networks.places import PlacesHead
+from pipeline.training.features import Cache
+from pipeline.training.inputs import FeatureInputs, ImageInputs, Inputs
 from pipeline.training.settings import Training
 
 SPLITS = ("train", "val", "test")
@@ -108,6 +112,29 @@ class Start:
     """State dict of the method in an earlier stage, whose ``carries`` this run takes over."""
     cross_fits: bool = False
     """Whether a head trains in seconds, so that ``select: auto`` can train it anew without a part of the images."""
+
+
+def feature_inputs(cache: Cache, run: Run, head: nn.Module) -> dict[str, Inputs]:
+    """Return cached features of the three splits, with those of places for a head that scores by them.
+
+    Args:
+        cache: The cache.
+        run: The run.
+        head: The head.
+
+    Raises:
+        FileError: The cache holds none of places, and the head scores by them.
+    """
+    scored = isinstance(head, PlacesHead)
+    if scored and cache.places is None:
+        raise FileError(f"data/features/{run.dataset}: holds no features of places; run the stage features again")
+    inputs: dict[str, Inputs] = {}
+    for split in SPLITS:
+        rows = run.table.rows(split)
+        views = (cache.mirrored, run.settings.flip) if split == "train" else (None, False)
+        places = cache.places[rows] if scored and cache.places is not None else None
+        inputs[split] = FeatureInputs(cache.plain[rows], *views, places)
+    return inputs
 
 
 def image_inputs(run: Run, network: Network) -> dict[str, Inputs]:

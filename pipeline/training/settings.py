@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from pipeline.core.strict import Count, Fraction, Positive, Strict, given
-from pipeline.networks.settings import Head
+from pipeline.networks.settings import Head, Pool
 
 Momentum = Annotated[float, Field(ge=0, lt=1)]
 
@@ -15,9 +15,20 @@ class Features(Strict):
     """What the feature cache holds."""
 
     dtype: Literal["float32", "float16"]
+    pools: Annotated[list[Pool], Field(min_length=1)]
+    """What makes features of maps; several are concatenated."""
+    places: bool
+    """Whether the features of each place are cached too, for beliefs and heads that score by places: as many times the
+    memory and disk of the cache as a map has places."""
     mirrored: bool
     """Whether the left-right mirrored view is cached too (and used as augmentation by linear_init)."""
     batch_size: Count
+
+    @model_validator(mode="after")
+    def _pools_once(self) -> Self:
+        if len(set(self.pools)) != len(self.pools):
+            raise ValueError(f"pools: names one twice {given(self.pools)}")
+        return self
 
 
 class CountDraw(Strict):
@@ -45,6 +56,9 @@ class BeliefFits(Strict):
     fits: Annotated[int, Field(ge=1, le=10)]
     """How often the beliefs of the fit before are fitted anew; a fourth does not help."""
     draw: LabelDraw
+    sharpness: Positive | None
+    """Of the score by places (the head `places`) after the last fit, which needs them in the feature cache; null: by
+    pooled features."""
 
 
 class GivenBeliefs(Strict):

@@ -215,6 +215,19 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
             r"^linear_init\.default\.freeze: concerns images .* \(grid\.linear_init\)$",
         ),
         ({"linear_init/default/flip": True}, r"linear_init\.default\.flip: .*features\.digits\.mirrored"),
+        (
+            {"linear_init/default/head": {"kind": "places", "sharpness": 0.2}},
+            r"linear_init\.default\.head: `places` .*features\.digits\.places",
+        ),
+        (
+            {"linear_init/default/head": {"kind": "places", "sharpness": 0.2}, "features/default/places": True},
+            r"linear_init\.default\.head: `ridge` takes the linear head of beliefs\.digits, whose kind is `linear`",
+        ),
+        (
+            {"beliefs/default/sharpness": 0.3, "features/default/places": True},
+            r"linear_init\.default\.head: `ridge` takes .*beliefs\.digits, whose kind is `places, sharpness: 0\.3`",
+        ),
+        ({"beliefs/default/sharpness": 0.3}, r"beliefs\.digits\.sharpness: .*features\.digits\.places"),
         ({"linear_init/digits": {"flip": True}}, r"^linear_init\.digits\.flip: .*features\.digits\.mirrored"),
         (
             {"linear_init/default/protocol": "published", "methods/em/published/default/linear_init": {"crop": 0.5}}

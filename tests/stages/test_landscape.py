@@ -355,6 +355,7 @@ def test_a_landscape_is_of_the_stage_that_the_grid_names(tmp_path: Path, reposit
         features = np.random.default_rng(0).normal(size=(len(project.table.paths), 8)).astype(np.float32)
         with hdf5.create(tmp_path / "data/features/digits/features.h5") as file:
             hdf5.write_array(file, "features", features, axes="image, feature", units="pooled activation")
+            file.attrs["pools"] = '["mean"]'
         network = Network({"backbone": None, "width": 8, "classes": len(finished.CLASSES), "head": {"kind": "linear"}})
         inputs = torch.from_numpy(features[train])
         network.eval()

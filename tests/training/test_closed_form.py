@@ -18,6 +18,7 @@ from pipeline.methods.shared.draw_likelihood import ShareDraw
 from pipeline.training import ridge
 from pipeline.training.beliefs import believe
 from pipeline.training.closed_form import _head
+from pipeline.training.features import Cache
 from stages.linear_init import linear_init
 from tests.training.test_run import Project
 
@@ -34,7 +35,7 @@ def put_beliefs(project: Project, head: dict[str, np.ndarray]) -> Beliefs:
     shape = project.table.truth.shape
     found = Beliefs(np.random.default_rng(0).random(shape).astype(np.float32), np.zeros(shape, np.float32), 1.5)
     table = project.root / "data" / "prepare" / "digits" / "table.h5"
-    write_beliefs(beliefs_file(project.root, "digits", 0), found, head, [table, project.labels])
+    write_beliefs(beliefs_file(project.root, "digits", 0), found, head, [table, project.labels], {})
     return found
 
 
@@ -95,11 +96,11 @@ def oracle_of(labels: np.ndarray, features: np.ndarray, mirrored: np.ndarray | N
     run: Any = SimpleNamespace(
         method="ridge_full",
         table=SimpleNamespace(rows=lambda _: np.arange(len(labels)), group_numbers=lambda _: None),
-        settings=SimpleNamespace(flip=flip),
+        settings=SimpleNamespace(flip=flip, head=SimpleNamespace(kind="linear")),
         draw=0,
         name="run",
     )
-    weights, bias = _head(run, features, mirrored, labels)
+    weights, bias = _head(run, Cache(features, mirrored, None, ["mean"]), labels)
     return features @ weights.T + bias
 
 

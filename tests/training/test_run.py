@@ -83,6 +83,7 @@ class Project:
 
     def put(self, path: Path, **arrays: np.ndarray) -> None:
         with hdf5.create(path) as file:
+            file.attrs["pools"] = '["mean"]'
             for name, array in arrays.items():
                 hdf5.write_array(file, name, array, axes="image", units="as the test has it")
 
@@ -690,7 +691,7 @@ def put_beliefs(project: Project, **changes: np.ndarray) -> np.ndarray:
     belief = np.maximum(1 / (1 + np.exp(-logits)), project.observed["single"] == 1).astype(np.float32)
     belief[project.observed["single"] < 0] = 0
     found = Beliefs(belief, logits.astype(np.float32), float(belief.sum(axis=1).mean()))
-    write_beliefs(beliefs_file(project.root, "digits", 0), found, {}, [project.labels])
+    write_beliefs(beliefs_file(project.root, "digits", 0), found, {}, [project.labels], {})
     return belief
 
 

@@ -123,6 +123,7 @@ BLOCKS = [
     tiny.LINEAR,
     tiny.STRONG,
     {"kind": "boosted", "factor": 5.0},
+    {"kind": "places", "sharpness": 0.5},
     tiny.EMBEDDING,
     BOTTLENECK,
     {"values": [0.05], "epochs": None, "extend": 0},
