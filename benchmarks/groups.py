@@ -48,7 +48,7 @@ class Splits(NamedTuple):
 
 def put_head(classes: int) -> Network:
     """Return a fresh linear head on the backbone."""
-    return on_backbone(BACKBONE, {"kind": "linear"}, classes, ["mean"])
+    return on_backbone(BACKBONE, {"kind": "linear", "scale": "none"}, classes, ["mean"])
 
 
 def copy_scene(image: np.ndarray, generator: np.random.Generator) -> np.ndarray:

@@ -68,7 +68,7 @@ class Heads:
         density = getattr(known, "value", None)
         problem = describe(self.table.classes, labels.numpy(), density if isinstance(density, float) else None, width)
         seeds.seed_torch(0, "network")
-        head = {"kind": "linear"}
+        head = {"kind": "linear", "scale": "none"}
         network = Network({"backbone": None, "width": width, "classes": len(self.table.classes), "head": head})
         data = Data(Subset(self.training(settings.flip), kept), labels, asked, lambda _: 0.0)
         plan = Plan(f"{method} {rate:g}", settings, rate, settings.epochs, 0, torch.device("cpu"))

@@ -57,6 +57,16 @@ def read_shown(path: Path, table: Table) -> np.ndarray:
     labels = read_observed(path, table, ["single"])["single"]
     with hdf5.read(path) as file:
         implied = file["implied"][()] if "implied" in file else np.zeros(labels.shape, bool)
+    return mark_implied(labels, implied)
+
+
+def mark_implied(labels: np.ndarray, implied: np.ndarray) -> np.ndarray:
+    """Return labels with 2 where one is present and was not shown.
+
+    Args:
+        labels: (N, C) int8 labels of `single`.
+        implied: (N, C) bool, those that follow from others.
+    """
     return labels + ((labels == 1) & implied).astype(np.int8)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pipeline.core import files
-from pipeline.core.errors import ConfigError
+from pipeline.core.errors import ConfigError, FileError
 from pipeline.networks import backbone as backbones
 from pipeline.networks import pools
 from pipeline.networks.boosted import BoostedHead
@@ -184,9 +184,15 @@ def restore(path: str | Path) -> Network:
 
     Returns:
         The network in eval mode.
+
+    Raises:
+        FileError: Its description lacks something, as that of an earlier version may.
     """
     content = files.read_torch(path)
-    with torch.random.fork_rng(devices=[]):  # building draws weights that are overwritten at once
-        network = Network(content["architecture"])
+    try:
+        with torch.random.fork_rng(devices=[]):  # building draws weights that are overwritten at once
+            network = Network(content["architecture"])
+    except (KeyError, TypeError) as error:
+        raise FileError(f"{path}: describes a network that cannot be built ({error}); run its stage again") from error
     network.load_state_dict(content["state"])
     return network.eval()

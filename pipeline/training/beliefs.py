@@ -89,16 +89,16 @@ class Beliefs:
     seldom: tuple[int, ...]
 
 
-class Resampling(NamedTuple):
-    """How images are parted in folds and drawn by a bootstrap."""
+class Sampling(NamedTuple):
+    """How images are dealt to folds, and drawn by the bootstrap."""
 
     seed: int = 0
     groups: np.ndarray | None = None
-    """(N,) numbers of `number_groups`, which stay whole; None: there are none."""
+    """(N,) numbers of `number_groups`, which no fold cuts; None: there are none."""
 
 
-EACH = Resampling()
-"""Each image by itself."""
+ONE_BY_ONE = Sampling()
+"""Each image for itself."""
 
 
 @dataclass
@@ -116,7 +116,7 @@ def believe(
     mirrored: np.ndarray | None = None,
     draw: CountDraw | ShareDraw | None = None,
     fits: int = FITS,
-    resampling: Resampling = EACH,
+    sampling: Sampling = ONE_BY_ONE,
     places: Places | None = None,
 ) -> Beliefs:
     """Return beliefs about every training cell, and a linear head.
@@ -128,7 +128,7 @@ def believe(
         mirrored: (N, D) features of the mirrored images, or None.
         draw: How labels came to be shown. None: as many as are shown were picked at random of those present.
         fits: Their number.
-        resampling: How images are parted and drawn again.
+        sampling: Of the folds and the bootstrap.
         places: Those of the images, where the last fit scores by them: the head is one of that kind.
 
     Returns:
@@ -139,14 +139,14 @@ def believe(
     """
     draw = CountDraw() if draw is None else draw
     seen, shown = _seen(features, observed, draw), observed == 1
-    folds = _folds(seen, resampling) if fits > 1 or places or resampling.groups is not None else []
+    folds = _folds(seen, sampling) if fits > 1 or places or sampling.groups is not None else []
     chains = _chains(features, mirrored, observed, seen, folds)
     stands, done = np.ones(len(observed)), list[Fit]()  # labels that a shown one stands for
     for place in range(fits):
         heads = [ridge.fit(chain.rows, chain.targets) for chain in chains]
         if folds or not done:
-            tried = _try(features, chains, heads, bool(done) or resampling.groups is not None)
-            number, precision = _choose(tried, shown, stands, seen, resampling.groups)
+            tried = _try(features, chains, heads, bool(done) or sampling.groups is not None)
+            number, precision = _choose(tried, shown, stands, seen, sampling.groups)
         last = place == fits - 1
         scores = _scores(features, chains, heads, number, seen if last else None)
         calibrated = calibrate(scores, observed, draw, isinstance(draw, CountDraw) and last)
@@ -167,7 +167,7 @@ def believe(
         heads[0].weights[number] * line[0][:, None],
         heads[0].bias[number] * line[0] + line[1],
         tuple(done),
-        *_shares(scores, calibrated, seen, isinstance(draw, CountDraw), resampling),
+        *_shares(scores, calibrated, isinstance(draw, CountDraw), sampling, seen),
         *_rare((observed >= 1).sum(axis=0)),
     )
 
@@ -212,12 +212,12 @@ def _seen(features: np.ndarray, observed: np.ndarray, draw: CountDraw | ShareDra
     return shows if isinstance(draw, CountDraw) else np.ones(len(observed), bool)
 
 
-def _folds(seen: np.ndarray, resampling: Resampling) -> list[np.ndarray]:
+def _folds(seen: np.ndarray, sampling: Sampling) -> list[np.ndarray]:
     """Return (H,) images of each fold; none where there are too few, and the first lambda is kept."""
-    groups = resampling.groups
+    seed, groups = sampling
     if seen.sum() < 2 * FOLDS or (groups is not None and len(np.unique(groups[seen])) < FOLDS):
         return []
-    generator = seeds.numpy_generator(resampling.seed, "beliefs", "folds")
+    generator = seeds.numpy_generator(seed, "beliefs", "folds")
     if groups is not None:
         fold = np.zeros(len(seen), int)  # an image without weight is in no fit anyway
         fold[seen] = deal_folds(groups[seen], FOLDS, generator)
@@ -326,12 +326,16 @@ def _labels_unseen(chains: list[_Chain]) -> np.ndarray:
 
 
 def _shares(
-    scores: np.ndarray, calibrated: Calibration, seen: np.ndarray, given_one: bool, resampling: Resampling
+    scores: np.ndarray,
+    calibrated: Calibration,
+    given_one: bool,
+    sampling: Sampling,
+    seen: np.ndarray,
 ) -> tuple[Estimate, tuple[Estimate, ...]]:
     """Return labels an image that was seen, and the share of these images of each class."""
     scores, calibrated = scores[seen], calibrated._replace(pull=calibrated.pull[seen])
-    groups = None if resampling.groups is None else resampling.groups[seen]
-    once, generator = np.ones((1, len(scores))), seeds.numpy_generator(resampling.seed, "beliefs", "bootstrap")
+    once, generator = np.ones((1, len(scores))), seeds.numpy_generator(sampling.seed, "beliefs", "bootstrap")
+    groups = None if sampling.groups is None else sampling.groups[seen]
     repeats = resample_rows(len(scores), BOOTSTRAPS, generator, groups)
     (point,) = resampled_shares(scores, calibrated, once, given_one)
     drawn = resampled_shares(scores, calibrated, repeats, given_one)

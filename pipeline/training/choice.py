@@ -1,4 +1,4 @@
-"""Which learning rate and epoch a run takes: those that score best on validation, or out of fold beside a fixed recipe.
+"""Which setting and epoch a run takes: those that score best on validation, or out of fold beside a fixed recipe.
 
 By full labels where ``select`` is ``clean``; by the labels that were shown where it is ``auto`` (`selection`).
 """
@@ -24,7 +24,7 @@ from pipeline.training.trials import Trials
 class Choice:
     """What a run takes of its trials."""
 
-    rate: float
+    setting: search.Setting
     trained: Trained
     rows: list[dict[str, Any]]
     """One row a trial."""
@@ -100,18 +100,19 @@ def choose_on_validation(run: Run, trials: Trials, judge: selection.Judge | None
         TrainingError: Training diverged at every rate of a grid.
     """
     try:
-        rate, trained, rows = search.choose(run.settings, trials.train, judge_trained)
+        setting, trained, rows = search.choose(trials.settings, trials.train, judge_trained)
     except TrainingError as error:
         raise error if str(error).startswith(run.name) else TrainingError(f"{run.name}: {error}") from error
     history = trained.history
     if judge:
         best = int(np.argmax([row["score"] for row in history.rows]))  # of the raw weights, as the loop has it
-        return Choice(rate, trained, rows, judge.compare(history.val[best].numpy(), history.val[-1].numpy()))
+        return Choice(setting, trained, rows, judge.compare(history.val[best].numpy(), history.val[-1].numpy()))
     if search.are_tied(rows):
-        tqdm.write(f"{run.name}: val scores every rate alike, so it chose none: {rate:g} is the middle one")
+        taken = search.name_setting(setting, trials.settings)
+        tqdm.write(f"{run.name}: val scores every rate alike, so it chose none: {taken} is the middle one")
     if history.is_tied():
         tqdm.write(f"{run.name}: val scores every epoch alike, so it chose none: {history.epoch} is the last")
-    return Choice(rate, trained, rows)
+    return Choice(setting, trained, rows)
 
 
 def judge_trained(trained: Trained) -> search.Verdict:
@@ -128,41 +129,43 @@ def choose_out_of_fold(run: Run, trials: Trials, judge: selection.Judge) -> Choi
         judge: Judge of the training images.
 
     Returns:
-        The choice: the best rate and epoch where they rank better than the fixed recipe, beyond noise; else that one.
-        Where that diverges on all images, the next best.
+        The choice: the best setting and epoch where they rank better than the fixed recipe, beyond noise; else that
+        one. Where that diverges on all images, the next best.
 
     Raises:
-        TrainingError: Training diverged at every rate of a grid, in parts or on all images.
+        TrainingError: Training diverged at every setting of a grid, in parts or on all images.
     """
-    fixed_rate, fits = search.middle_rate(run.settings), {}
+    recipe, fits = search.fixed_setting(trials.settings), {}
 
-    def fit(rate: float, _: int | None) -> selection.CrossFit:
-        found = trials.cross_fit(rate, judge)
-        if rate == fixed_rate:
-            fits[rate] = found
+    def fit(setting: search.Setting, _: int | None) -> selection.CrossFit:
+        found = trials.cross_fit(setting, judge)
+        if setting == recipe:
+            fits[setting] = found
         return found
 
     def verdict(found: selection.CrossFit) -> search.Verdict:
         return search.Verdict(max(found.scores, default=-np.inf), found.epoch, found.diverged)
 
     try:
-        rate, best, rows = search.choose(run.settings, fit, verdict)
+        setting, best, rows = search.choose(trials.settings, fit, verdict)
     except TrainingError as error:
         raise TrainingError(f"{run.name}: {error}") from error
-    comparison, fixed = _compare(judge, best, fits[fixed_rate]), (fixed_rate, run.settings.epochs)
-    ranked = sorted((row for row in rows if row["epoch"]), key=lambda row: -row["score"])
-    tried = [(rate, best.epoch), fixed] if comparison.better else [fixed]
-    tried += [(row["learning_rate"], row["epoch"]) for row in ranked]
-    by_rate = {row["learning_rate"]: row | {"chosen": 0} for row in rows}
+    comparison, fixed = _compare(judge, best, fits[recipe]), (recipe, run.settings.epochs)
+    by_setting = {
+        search.Setting(row["learning_rate"], row["weight_decay"], row["scale"]): row | {"chosen": 0} for row in rows
+    }
+    ranked = sorted((item for item in by_setting.items() if item[1]["epoch"]), key=lambda item: -item[1]["score"])
+    tried = [(setting, best.epoch), fixed] if comparison.better else [fixed]
+    tried += [(each, row["epoch"]) for each, row in ranked]
     for taken in dict.fromkeys(tried):
-        own = by_rate[taken[0]]
+        own = by_setting[taken[0]]
         if own["epoch"] and own["diverged"] is not None:
             continue  # on all images, at its other epoch
         trained = trials.train(taken[0], None, taken[1])
         own["diverged"] = trained.history.diverged
         if trained.history.diverged is None:
             own["chosen"] = 1
-            return Choice(taken[0], trained, [*by_rate.values()], comparison._replace(better=taken != fixed))
+            return Choice(taken[0], trained, [*by_setting.values()], comparison._replace(better=taken != fixed))
     raise TrainingError(f"{run.name}: training diverged on all images at every rate; name lower ones in search.values")
 
 

@@ -13,7 +13,8 @@ from pipeline.networks.interface import Outputs
 from pipeline.networks.linear import LinearHead
 from pipeline.networks.network import Network, cpu_state
 from pipeline.networks.places import PlacesHead
-from pipeline.training.beliefs import FITS, Resampling, believe
+from pipeline.networks.settings import at_scale
+from pipeline.training.beliefs import FITS, Sampling, believe
 from pipeline.training.choice import make_scorer
 from pipeline.training.features import Cache
 from pipeline.training.inputs import predict
@@ -42,7 +43,7 @@ def fit_closed_form(run: Run, start: Start, cache: Cache) -> None:
     device, own = choose_device(), base.load(run.method).labels
     observed = read_observed(run.observed_file, run.table, {own, "single"})
     train_labels = observed[own][run.table.rows("train")]
-    network = start.make_network()
+    network = start.make_network(at_scale(run.settings.head, "none"))  # the rules refuse `unit` alone
     method = base.build(run.method, run.method_settings, run.describe_problem(train_labels, cache.plain.shape[1]))
     assert isinstance(network.head, LinearHead | PlacesHead)  # the rules refuse others on cached features
     weights, bias = _head(run, cache, train_labels)
@@ -54,7 +55,15 @@ def fit_closed_form(run: Run, start: Start, cache: Cache) -> None:
         split: predict(network.to(device), inputs[split], run.settings.batch_size * 8, device) for split in SPLITS
     }
     history = _history(run, network, method, logits, train_labels)
-    trial = {"learning_rate": None, "epoch": 1, "score": history.best, "chosen": 1, "diverged": None}
+    trial = {
+        "learning_rate": None,
+        "weight_decay": None,
+        "scale": "none",
+        "epoch": 1,
+        "score": history.best,
+        "chosen": 1,
+        "diverged": None,
+    }
     reads = [*start.reads, run.table_file, *([run.beliefs_file] if run.reads_beliefs() else [])]
     store_run(run, Result(Trained(network, method.eval(), history), None, [trial], logits, train_labels, reads))
 
@@ -74,13 +83,12 @@ def _head(run: Run, cache: Cache, train_labels: np.ndarray) -> tuple[np.ndarray,
             widths = f"{head[0].shape[1]} features, the cache {cache.plain.shape[1]}"
             raise FileError(f"{run.beliefs_file}: its linear head reads {widths}; run beliefs again")
         return head
-    rows, kind = run.table.rows("train"), run.settings.head
+    rows, groups, kind = run.table.rows("train"), run.table.group_numbers("train"), run.settings.head
     places = places_of(cache, rows, kind.sharpness if kind.kind == "places" else None)
     views = cache.mirrored if run.settings.flip else None
     draw, fits = (ShareDraw(1.0), 1) if train_labels.all() else (ShareDraw(UNTOLD), FITS)
     try:
-        resampling = Resampling(run.draw, run.table.group_numbers("train"))
-        fitted = believe(cache.plain[rows], train_labels, views, draw, fits, resampling, places)
+        fitted = believe(cache.plain[rows], train_labels, views, draw, fits, Sampling(run.draw, groups), places)
     except ValueError as error:
         raise ConfigError(f"{run.name}: {error}") from error
     return fitted.weights, fitted.bias

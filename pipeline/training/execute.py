@@ -11,8 +11,9 @@ from pipeline.training import choice
 from pipeline.training.inputs import predict
 from pipeline.training.loop import Data
 from pipeline.training.run import SPLITS, Run, Start
+from pipeline.training.search import fixed_setting
 from pipeline.training.store import Result, store_run
-from pipeline.training.trials import Trials, make_network
+from pipeline.training.trials import Trials, make_network, run_settings
 
 
 def execute(run: Run, start: Start) -> None:
@@ -32,7 +33,8 @@ def execute(run: Run, start: Start) -> None:
     observed = read_observed(run.observed_file, run.table, [labels])
     train_labels = observed[labels][run.table.rows("train")]
     judges = choice.read_judges(run, read_shown(run.observed_file, run.table))
-    network = make_network(run, start)
+    settings = run_settings(run, start)
+    network = make_network(run, start, settings.at(*fixed_setting(settings).company).head)
     problem = run.describe_problem(train_labels, network.architecture["width"])
     method = base.build(run.method, run.method_settings, problem)  # bad settings stop here: nothing is deleted yet
     inputs = start.make_inputs(network)
@@ -53,5 +55,5 @@ def execute(run: Run, start: Start) -> None:
         trained.method.eval()  # what is stored of its cells is what it holds, not what one more step would make of them
         batch_size = run.settings.batch_size * 8
         logits = {split: predict(trained.network, inputs[split], batch_size, device) for split in SPLITS}
-        store_run(run, Result(trained, taken.rate, taken.rows, logits, train_labels, trials.reads, taken.comparison))
+        store_run(run, Result(trained, taken.setting, taken.rows, logits, train_labels, trials.reads, taken.comparison))
         trials.delete_resume_points()

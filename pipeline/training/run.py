@@ -18,6 +18,7 @@ from pipeline.methods.shared import base
 from pipeline.methods.shared.problem import Problem, describe
 from pipeline.networks.network import Network
 from pipeline.networks.places import PlacesHead
+from pipeline.networks.settings import Head, Scale
 from pipeline.training.features import Cache
 from pipeline.training.inputs import FeatureInputs, ImageInputs, Inputs
 from pipeline.training.settings import Training
@@ -102,14 +103,17 @@ class Run:
 class Start:
     """What a stage gives to a run."""
 
-    make_network: Callable[[], Network]
-    """Builds the network before training; called once for each learning rate, from the same random stream."""
+    make_network: Callable[[Head], Network]
+    """Builds the network before training, by the settings of its head; called for each trial, from the same random
+    stream."""
     make_inputs: Callable[[Network], dict[str, Inputs]]
     """Returns the three splits as the network reads them."""
     reads: list[Path]
     """Files that decide the result, for the fingerprint of resume points and for provenance."""
     inherited: Path | None = None
     """State dict of the method in an earlier stage, whose ``carries`` this run takes over."""
+    scale: Scale | None = None
+    """Scale of the features in the head that the run goes on from; None: as its own settings say."""
     cross_fits: bool = False
     """Whether a head trains in seconds, so that ``select: auto`` can train it anew without a part of the images."""
 

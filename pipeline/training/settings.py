@@ -1,14 +1,16 @@
 """Settings of the feature cache, of beliefs about hidden labels, and of the training stages."""
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from pipeline.core.strict import Count, Fraction, Positive, Strict, given
-from pipeline.networks.settings import Head, Pool
+from pipeline.networks.settings import Head, Pool, Scale, at_scale
 
 Momentum = Annotated[float, Field(ge=0, lt=1)]
+Decay = Annotated[float, Field(ge=0)]
+T = TypeVar("T")
 
 
 class Features(Strict):
@@ -103,14 +105,17 @@ class StrongView(Strict):
 
 
 class Search(Strict):
-    """The learning rates that ``learning_rate: grid`` tries, each judged by val mAP; the middle one where all tie."""
+    """The learning rates that ``learning_rate: grid`` tries, each judged by val mAP; the middle one where all tie.
+
+    Each is tried at each ``weight_decay`` and each ``scale`` of the head, where these are lists.
+    """
 
     values: Annotated[list[Positive], Field(min_length=1)]
     epochs: Count | None
     """Epochs of a trial; null: as the run, and then the best trial is the run."""
     extend: Annotated[int, Field(ge=0)]
     """While the best rate is the lowest or highest tried, the next one is tried too, in the ratio of the two that lie
-    outermost there: at most so many in all; 0: none."""
+    outermost there and at the best one's weight decay and scale: at most so many in all; 0: none."""
 
     @model_validator(mode="after")
     def _values_once(self) -> Self:
@@ -119,6 +124,36 @@ class Search(Strict):
         if self.extend and len(self.values) < 2:
             raise ValueError(f"extend: has no effect beside one value; set it to 0 {given(self.extend)}")
         return self
+
+
+def _once(values: list[Any]) -> list[Any]:
+    if any(values.count(value) > 1 for value in values):
+        raise ValueError(f"names an entry twice {given(values)}")
+    return values
+
+
+Each = Annotated[list[T], Field(min_length=1), AfterValidator(_once)]
+"""A list of what is tried, each once."""
+
+
+class SettingsSearch(Strict):
+    """Settings of methods that are tried as linear heads on the cached features, all in one process.
+
+    Epochs, batches, optimiser and schedule are those of linear_init.
+    """
+
+    methods: Annotated[dict[str, Each[dict[str, Any]]], Field(min_length=1)]
+    """For each method a list of changes of its own settings; ``{}`` changes none."""
+    learning_rates: Each[Positive]
+    weight_decays: Each[Decay]
+    scales: Each[Scale]
+    """Scales of the features in the head."""
+    draws: Each[Annotated[int, Field(ge=0)]]
+    """Numbers of label draws, which are drawn and believed here: choose on draws that no reported run uses."""
+    seeds: Each[Annotated[int, Field(ge=0)]]
+    """Training seeds."""
+    scores: Each[Literal["clean", "auto"]]
+    """What scores a head: val mAP by full labels; or shown labels of images that it was not trained on."""
 
 
 class EarlyStop(Strict):
@@ -170,7 +205,8 @@ class Training(Strict):
     momentum: Momentum | Annotated[tuple[Momentum, Momentum], Field(strict=False)]  # YAML has lists only
     """SGD's momentum, and the first beta of the others. A pair [lowest, highest] is cycled by ``onecycle`` against the
     rate, highest where that is lowest (LAC's code: [0.85, 0.95])."""
-    weight_decay: Annotated[float, Field(ge=0)]
+    weight_decay: Decay | Annotated[list[Decay], Field(min_length=2)]
+    """A list is searched with the rates of ``learning_rate: grid``."""
     learning_rate: Positive | Literal["grid"]
     search: Search | None
     """null where the rate is a number."""
@@ -218,8 +254,22 @@ class Training(Strict):
             and self.search is not None,
             "search: is null, and `learning_rate: grid` tries its values": self.learning_rate == "grid"
             and self.search is None,
+            "weight_decay: a list is tried with the rates of `learning_rate: grid`; name one": self.learning_rate
+            != "grid"
+            and isinstance(self.weight_decay, list),
+            "weight_decay: names one twice": isinstance(self.weight_decay, list)
+            and len(set(self.weight_decay)) != len(self.weight_decay),
         }
         for line in (line for line, broken in lines.items() if broken):
             found = getattr(self, line.partition(":")[0])
             raise ValueError(f"{line} {given(found)}" if found is not None else line)
         return self
+
+    def at(self, decay: float | list[float], scale: Scale | None) -> Self:
+        """Return the settings of a trial.
+
+        Args:
+            decay: Its weight decay.
+            scale: The scale of its head; None of a head that has none.
+        """
+        return self.model_copy(update={"weight_decay": decay, "head": at_scale(self.head, scale)})

@@ -10,7 +10,7 @@ from pipeline.labels.beliefs import Beliefs, read_given
 from pipeline.labels.table import Table
 from pipeline.methods.shared.draw_likelihood import CountDraw, ShareDraw, posterior_of_arrays
 from pipeline.training import ridge
-from pipeline.training.beliefs import Resampling, believe
+from pipeline.training.beliefs import Sampling, believe
 from pipeline.training.features import Cache
 from pipeline.training.place_scores import Places
 from pipeline.training.settings import BeliefFits, GivenBeliefs, LabelDraw
@@ -45,10 +45,10 @@ def fit_beliefs(settings: BeliefFits, cache: Cache, table: Table, observed: np.n
     Raises:
         ValueError: The features cannot be fitted, or images are to be scored by places that are not cached.
     """
-    rows, shown_as = table.rows("train"), make_draw(settings.draw)
+    rows, shown_as, groups = table.rows("train"), make_draw(settings.draw), table.group_numbers("train")
     places = places_of(cache, rows, settings.sharpness)
-    resampling = Resampling(seed, table.group_numbers("train"))
-    fitted = believe(cache.plain[rows], observed[rows], cache.mirrored, shown_as, settings.fits, resampling, places)
+    sampling = Sampling(seed, groups)
+    fitted = believe(cache.plain[rows], observed[rows], cache.mirrored, shown_as, settings.fits, sampling, places)
     if places is None:
         logits = ridge.score(cache.plain, fitted.weights, fitted.bias)
     else:

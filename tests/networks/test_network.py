@@ -15,7 +15,7 @@ from pipeline.networks.settings import HEAD_GIVES, Head, Pool
 from pipeline.networks.timm_backbone import describe
 from tests import tiny
 
-BOOSTED = {"kind": "boosted", "factor": 5.0}
+BOOSTED = {"kind": "boosted", "factor": 5.0, "scale": "none"}
 BOTTLENECK = {**{key: value for key, value in tiny.EMBEDDING.items() if key != "embedding"}, "kind": "bottleneck"}
 BOTTLENECK |= {"latent": 4, "samples": 10}
 PLACES = {"kind": "places", "sharpness": 0.5}
@@ -139,7 +139,7 @@ def test_a_network_gives_what_it_says_it_provides(head: dict[str, Any]) -> None:
 def test_a_network_on_cached_features_gives_no_maps(head: dict[str, Any]) -> None:
     network = tiny.network(head)
     assert network.provides() == {*HEAD_GIVES[head["kind"]], "parameters"} - {"maps"}
-    if head["kind"] == "linear":
+    if head["kind"] in ("linear", "places"):
         assert network.provides() == {*answer(network), "parameters"} - {"logits"}
     else:  # the preflight refuses it, since there is no map to read
         with pytest.raises(ValueError, match="feature maps"):
@@ -188,7 +188,10 @@ def test_trained_weights_are_the_parameters_of_two_or_more_axes(head: dict[str, 
 
 
 def test_a_boosted_network_starts_from_a_linear_one() -> None:
-    linear, boosted = trained(tiny.LINEAR, True), tiny.network({"kind": "boosted", "factor": 1.0}, True, seed=1)
+    linear, boosted = (
+        trained(tiny.LINEAR, True),
+        tiny.network({"kind": "boosted", "factor": 1.0, "scale": "none"}, True, seed=1),
+    )
     boosted.load_state_dict(linear.state_dict())
     found, expected = answer(boosted.eval()), answer(linear)
     assert found.keys() == expected.keys()

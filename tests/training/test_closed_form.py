@@ -124,3 +124,22 @@ def test_mirrored_views_are_fitted_only_where_flip_asks_for_them() -> None:
     plain = oracle_of(labels, features, None, flip=False)
     assert np.array_equal(oracle_of(labels, features, mirrored, flip=False), plain)
     assert not np.allclose(oracle_of(labels, features, mirrored, flip=True), plain)
+
+
+def test_a_closed_form_is_fitted_to_features_as_they_are(project: Project) -> None:
+    """Beside methods that search the scale; where unit length alone is asked for, it is refused."""
+    project.set("linear_init", head={"kind": "linear", "scale": ["unit", "none"]}, weight_decay=[0.0, 0.5])
+    search = {"values": [0.01, 0.1], "epochs": None, "extend": 0}
+    project.set("linear_init", learning_rate="grid", search=search)
+    linear_init(project.root, "digits", "ridge_full", 0, 0)
+    searched, logits, folder = stored(project, "digits-ridge_full-0-0")
+    assert (searched["learning_rate"], searched["weight_decay"], searched["scale"]) == (None, None, "none")
+    assert read_torch(folder / "weights.pt")["architecture"]["head"] == {"kind": "linear", "scale": "none"}
+    project.set(
+        "linear_init", head={"kind": "linear", "scale": "none"}, weight_decay=0.0, learning_rate=0.1, search=None
+    )
+    linear_init(project.root, "digits", "ridge_full", 0, 0)
+    assert np.array_equal(stored(project, "digits-ridge_full-0-0")[1]["test"], logits["test"])
+    project.set("linear_init", head={"kind": "linear", "scale": "unit"})
+    with pytest.raises(ConfigError, match=r"head.scale: unit, but `ridge_full` .* fitted to features as they are"):
+        linear_init(project.root, "digits", "ridge_full", 0, 0)

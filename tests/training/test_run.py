@@ -436,7 +436,7 @@ def test_a_checkpoint_is_of_these_settings_and_files_only(
         return path.name
 
     first = name()
-    assert first.endswith("-0.05-None") and name() == first
+    assert first.endswith("-0.05-0.0-none-None") and name() == first
 
     def features() -> None:
         project.put(project.cache, features=project.features + 1)
@@ -945,7 +945,7 @@ def test_finetune_without_what_it_starts_from(project: Project) -> None:
     project.put(project.cache, features=tiny.numbers(36, 8))
     linear_init(project.root, "digits", "an", 0, 0)
     project.set("finetune", head=tiny.EMBEDDING)
-    refused(FileError, "digits-an-0-0/weights.pt: not a head of kind 'label_embedding'")
+    refused(FileError, "digits-an-0-0/weights.pt: its head is .*, finetune.head asks for .*'label_embedding'")
     project.set("finetune", head=tiny.LINEAR, freeze=["layer1"])
     refused(ConfigError, "freeze: the backbone has no module 'layer1'")
     project.set("finetune", freeze=[])
@@ -966,3 +966,33 @@ def test_lac_without_what_it_starts_from(project: Project) -> None:
     with pytest.raises(ConfigError, match="strong: is null, and `lac` .* asks for a strong view"):
         lac(project.root, "digits", "lac", 0, 0)
     assert not project.folder("lac", "digits-lac-0-0").exists()
+
+
+# ---------------------------------------------------------------------------------------------- decays and scales
+def test_rates_are_searched_with_decays_and_scales(project: Project) -> None:
+    """Each trial of the search is the run at its setting alone, and the best is kept."""
+    search = {"values": [0.1, 0.5], "epochs": None, "extend": 0}
+    tried = {"weight_decay": [0.0, 0.3], "head": tiny.LINEAR | {"scale": ["unit", "none"]}}
+    project.set("linear_init", epochs=3, learning_rate="grid", search=search, **tried)
+    linear_init(project.root, "digits", "an", 0, 0)
+    folder = project.folder("linear_init", "digits-an-0-0")
+    rows, metrics = read_tsv(folder / "search.tsv"), read_json(folder / "metrics.json")
+    stored, told = read_torch(folder / "weights.pt"), (folder / "summary.md").read_text()
+    found = [(float(row["weight_decay"]), row["scale"], float(row["learning_rate"])) for row in rows]
+    assert found == [(decay, scale, rate) for decay in (0.0, 0.3) for scale in ("unit", "none") for rate in (0.1, 0.5)]
+    alone = []
+    for decay, scale, rate in found:
+        head = tiny.LINEAR | {"scale": scale}
+        project.set("linear_init", learning_rate=rate, search=None, weight_decay=decay, head=head)
+        linear_init(project.root, "digits", "an", 0, 0)
+        alone.append((read_json(folder / "metrics.json"), read_torch(folder / "weights.pt")))
+    assert [float(row["score"]) for row in rows] == [each["val"]["map"] for each, _ in alone]
+    best = max(range(8), key=lambda at: (alone[at][0]["val"]["map"], -found[at][2], -at))
+    assert [int(row["chosen"]) for row in rows] == [int(at == best) for at in range(8)]
+    assert metrics == alone[best][0]
+    assert (metrics["weight_decay"], metrics["scale"], metrics["learning_rate"]) == found[best]
+    assert stored["architecture"]["head"] == {"kind": "linear", "scale": found[best][1]}
+    assert all(torch.equal(value, alone[best][1]["state"][name]) for name, value in stored["state"].items())
+    assert "(val mAP by setting: 0.1 wd 0 scale unit: " in told and ", 0.5 wd 0.3 scale none: " in told
+    scale = "scaled to unit mean square" if found[best][1] == "unit" else "as they are"
+    assert f"; learning rate {found[best][2]:g}, weight decay {found[best][0]:g}, features {scale} (" in told
