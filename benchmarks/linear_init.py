@@ -41,7 +41,7 @@ def main() -> None:
         network = Network({"backbone": None, "width": D, "classes": C, "head": {"kind": "linear", "scale": "none"}})
         method = base.build("an", {"floor": 0.0}, known)
         plan = Plan("benchmark", settings, 1e-3, settings.epochs, 0, torch.device("cpu"))
-        Trainer(network, method, Data(inputs, torch.from_numpy(observed), few, lambda _: 0.0), plan).fit()
+        Trainer(network, method, Data(inputs, torch.from_numpy(observed), few, None), plan).fit()
 
     x, y = torch.from_numpy(features), torch.from_numpy(observed).float()
 

@@ -70,7 +70,7 @@ class Heads:
         seeds.seed_torch(0, "network")
         head = {"kind": "linear", "scale": "none"}
         network = Network({"backbone": None, "width": width, "classes": len(self.table.classes), "head": head})
-        data = Data(Subset(self.training(settings.flip), kept), labels, asked, lambda _: 0.0)
+        data = Data(Subset(self.training(settings.flip), kept), labels, asked, None)
         plan = Plan(f"{method} {rate:g}", settings, rate, settings.epochs, 0, torch.device("cpu"))
         return torch.stack(Trainer(network, base.build(method, own, problem), data, plan).fit().val).numpy()
 

@@ -118,7 +118,7 @@ def train_ladder(dataset: str, images: int, batch: int, method: str, draw: int) 
         )
         built = base.build(method, params.method(method, "default"), problem)
         plan = Plan("subset", settings, rate, epochs, 0, torch.device("cpu"))
-        data = Data(train, torch.from_numpy(labels), val, lambda logits: 0.0)
+        data = Data(train, torch.from_numpy(labels), val, None)
         logits = [each.numpy() for each in Trainer(network, built, data, plan).fit().val]
         halves = {"val": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}
         curves = {

@@ -23,7 +23,9 @@ from pipeline.training.settings import GivenBeliefs
 from pipeline.training.stored_beliefs import fit_beliefs, take_given
 
 HIDDEN = 1000
-"""Rows of hidden.tsv."""
+"""Rows of hidden.tsv at most."""
+FLOOR = 0.5
+"""Belief of the last that is named: below, a label is rather absent."""
 
 
 def beliefs(root: Path, dataset: str, draw: int) -> None:
@@ -57,6 +59,7 @@ def beliefs(root: Path, dataset: str, draw: int) -> None:
     rows = [
         {"path": table.paths[row], "split": SPLITS[table.split[row]], "class": table.classes[column], "belief": chance}
         for row, column, chance in rank_hidden(found.beliefs.belief, observed, HIDDEN)
+        if chance >= FLOOR
     ]
     files.write_json(output.with_name("report.json"), found.report)
     files.write_tsv(output.with_name("hidden.tsv"), rows, ["path", "split", "class", "belief"])

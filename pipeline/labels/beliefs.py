@@ -29,15 +29,35 @@ class Beliefs:
             behind it.
         logits: (N, C) float32, what is believed before the image's labels are looked at.
         labels_per_image: Labels that a training image is estimated to have on average.
+        shares: (C, 3) share of training images that each class is estimated to be present in, with the lower and upper
+            end of its interval; ends that nobody knows are not a number.
+        draw: How labels are taken to have come to be shown: ``count``, as many as are shown were picked of those
+            present, and ``shares`` are of images that show one; ``share``, each was shown with one chance.
     """
 
     belief: np.ndarray
     logits: np.ndarray
     labels_per_image: float
+    shares: np.ndarray
+    draw: str
 
     def expected_labels(self) -> np.ndarray:
         """Return (N,) labels that each image is expected to have."""
         return self.belief.sum(axis=1, dtype=np.float64)
+
+    def stands_for(self, observed: np.ndarray) -> np.ndarray:
+        """Return (N,) how many present labels each shown label of an image stands for.
+
+        Args:
+            observed: (N, C) labels of all images: 1 where shown.
+
+        Returns:
+            The labels that the image is expected to have, by those that it shows; 1 where each label was shown with one
+            chance, whatever the others.
+        """
+        if self.draw == "share":
+            return np.ones(len(self.belief))
+        return self.expected_labels() / np.maximum((observed == 1).sum(axis=1), 1)
 
 
 def beliefs_file(root: Path, dataset: str, draw: int) -> Path:
@@ -62,7 +82,9 @@ def write_beliefs(
         units = "chance that the label is present, given what is shown"
         hdf5.write_array(file, "belief", beliefs.belief, axes="image, class", units=units, compress=True)
         hdf5.write_array(file, "logits", beliefs.logits, axes="image, class", units="logit")
+        hdf5.write_array(file, "shares", beliefs.shares, axes="class, value and interval", units="share of images")
         file.attrs["labels_per_image"] = beliefs.labels_per_image
+        file.attrs["draw"] = beliefs.draw
         for name, axes in (("weights", "class, feature"), ("bias", "class")):
             if name in head:
                 hdf5.write_array(file, name, head[name], axes=axes, units="logit")
@@ -84,9 +106,11 @@ def read_beliefs(path: Path, table: Table) -> Beliefs:
     """
     with hdf5.read(path) as file:
         try:
-            beliefs = Beliefs(file["belief"][()], file["logits"][()], float(file.attrs["labels_per_image"]))
+            arrays = {name: file[name][()] for name in ("belief", "logits", "shares")}
+            labels, draw = float(file.attrs["labels_per_image"]), str(file.attrs["draw"])
         except KeyError as error:
             raise FileError(f"{path}: lacks an array; run beliefs again") from error
+    beliefs = Beliefs(arrays["belief"], arrays["logits"], labels, arrays["shares"], draw)
     for name, array in (("belief", beliefs.belief), ("logits", beliefs.logits)):
         if array.shape != table.truth.shape:
             raise FileError(f"{path}: rows or classes of `{name}` are not the table's; run beliefs again")
@@ -94,6 +118,8 @@ def read_beliefs(path: Path, table: Table) -> Beliefs:
             raise FileError(f"{path}: `{name}` holds a value that is not finite; run beliefs again")
     if beliefs.belief.min() < 0 or beliefs.belief.max() > 1:
         raise FileError(f"{path}: `belief` holds a value outside [0, 1]; run beliefs again")
+    if beliefs.shares.shape != (len(table.classes), 3) or not (np.abs(beliefs.shares[:, 0] - 0.5) <= 0.5).all():
+        raise FileError(f"{path}: `shares` is not one row a class of shares in [0, 1]; run beliefs again")
     return beliefs
 
 

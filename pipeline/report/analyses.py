@@ -181,6 +181,52 @@ def coarse(bins: pd.DataFrame, count: int = 10) -> pd.DataFrame:
     return found.assign(mean_belief=belief, fraction=fraction)
 
 
+# ---------------------------------------------------------------------------------------------- beliefs
+BELIEFS = (0.5, 0.7, 0.9, 1.0)
+"""Ends of the bins of belief in which hidden labels are counted."""
+
+
+def believed(result: Results, draw: int) -> pd.DataFrame:
+    """Return the share of images that each class is estimated to be present in under a draw.
+
+    One row a class: ``share`` with its interval ``low`` to ``high``, and the ``true`` one of the training images that
+    have a label, as each that shows one has; NaN where it is not known.
+    """
+    report, table = result.about.beliefs[draw]["shares"], result.about.table
+    rows = [
+        {"class": name, "share": entry["value"], "low": entry.get("low"), "high": entry.get("high")}
+        for name, entry in report.items()
+    ]
+    found = pd.DataFrame(rows).astype(dict.fromkeys(("share", "low", "high"), float)).assign(true=float("nan"))
+    if result.truth and table is not None:
+        truth = table.truth[table.rows("train")]
+        shares = dict(zip(table.classes, truth[truth.any(axis=1)].mean(axis=0), strict=True))
+        found["true"] = found["class"].map(shares)
+        found = found.set_index("class").reindex(list(table.classes)).reset_index()
+    return found
+
+
+def hidden_by_belief(result: Results) -> pd.DataFrame:
+    """Return how many of the labels that are most likely hidden are present, by how sure the beliefs are of them.
+
+    One row for each bin of belief that holds some, over all draws: ``low`` and ``high``, ``named`` and ``present``; no
+    row where the truth is not known.
+    """
+    about, rows = result.about, []
+    if not result.truth or about.table is None or not about.hidden:
+        return pd.DataFrame(columns=["low", "high", "named", "present"])
+    every = pd.concat(about.hidden.values())
+    place = {path: row for row, path in enumerate(about.table.paths)}
+    column = {name: number for number, name in enumerate(about.table.classes)}
+    cells = every["path"].map(place).to_numpy(int), every["class"].map(column).to_numpy(int)
+    present = about.table.truth[cells] == 1
+    for low, high in zip(BELIEFS, BELIEFS[1:], strict=False):
+        mine = ((every["belief"] >= low) & ((every["belief"] < high) | (high == 1))).to_numpy()
+        if mine.any():
+            rows.append({"low": low, "high": high, "named": int(mine.sum()), "present": int(present[mine].sum())})
+    return pd.DataFrame(rows, columns=["low", "high", "named", "present"])
+
+
 # ---------------------------------------------------------------------------------------------- separation
 def distances(result: Results, split: str) -> pd.DataFrame:
     """Return the Wasserstein distance of each class at the chosen epoch, as a spread over draws and seeds.

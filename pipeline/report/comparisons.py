@@ -109,8 +109,8 @@ def side_by_side(result: Results) -> pd.DataFrame:
 
     One row for each arm of either stage: ``method``, ``variant``, the columns of ``arms`` with the prefixes
     ``linear_init_`` and ``finetune_`` (NaN where it has no runs) and ``gain`` (paired difference to the head that
-    it started from, in points of test mAP). Best fine-tuned first, then best linear head; no row where one of the
-    stages has no runs.
+    it started from, in points of test mAP). Best fine-tuned first, then best linear head, by `Results.order`; no row
+    where one of the stages has no runs.
     """
     key = ["method", "variant"]
     sides = [result.ranked(stage).set_index(key).add_prefix(f"{stage}_") for stage in ("linear_init", "finetune")]
@@ -125,8 +125,11 @@ def side_by_side(result: Results) -> pd.DataFrame:
     )
     both = pd.concat([*sides, gain], axis=1).reindex(first).rename_axis(key).reset_index()
     both = both.astype({name: "Int64" for name in both if name.endswith("_n")})
-    order = ["finetune_test_map", "linear_init_test_map"]
-    return both.sort_values(order, ascending=False, kind="stable", na_position="last", ignore_index=True)
+    orders = [result.order(stage) for stage in ("finetune", "linear_init")]
+    if "name" in orders:
+        return both.sort_values(key, kind="stable", ignore_index=True)
+    columns = [f"{stage}_{order}" for stage, order in zip(("finetune", "linear_init"), orders, strict=True)]
+    return both.sort_values(columns, ascending=False, kind="stable", na_position="last", ignore_index=True)
 
 
 def second_stage(result: Results) -> pd.DataFrame:

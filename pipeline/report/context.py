@@ -22,6 +22,13 @@ STAGES = {
 }
 SHORT = {"linear_init": "linear head", "finetune": "fine-tuned", "end_to_end": "end to end", "lac": "second stage"}
 
+BY = {
+    "test_map": ("highest", "in test mAP"),
+    "shown_score": ("highest", "in how well they rank shown labels"),
+    "name": ("first", "by name"),
+}
+"""What arms are chosen by where not all are named, by `Results.order`."""
+
 
 @dataclass(frozen=True)
 class Files:
@@ -57,6 +64,8 @@ class Chosen:
     """The arms that a figure could draw, and which of them it names."""
 
     looks: dict[Arm, figures.Look]
+    by: tuple[str, str] = ("highest", "in test mAP")
+    """What the best were chosen by, in words around their number."""
 
     @property
     def shown(self) -> list[Arm]:
@@ -80,7 +89,17 @@ class Chosen:
             A sentence; empty where all are named.
         """
         best = sum(method not in (BASELINE, *ORACLES) or bool(variant) for _, method, variant in self.shown)
-        return say("few", len(self.shown), len(self.looks), best, verb, rest)
+        return say("few", len(self.shown), len(self.looks), best, self.by, verb, rest)
+
+
+def _scores(result: Results) -> dict[Arm, float]:
+    """Return what arms of all stages are ranked by: test mAP, or their place in their stage where that ranks none."""
+    scores = {}
+    for stage in TRAINING_STAGES:
+        rows, by_map = result.ranked(stage), result.order(stage) == "test_map"
+        values = rows["test_map"].fillna(-1.0) if by_map else range(0, -len(rows), -1)
+        scores |= dict(zip(arms_of(rows), values, strict=True))
+    return scores
 
 
 class Page:
@@ -94,6 +113,7 @@ class Page:
         seeds: Number of training seeds.
         truth: Whether the labels of any dataset are exhaustive, so that there is something to measure against.
         all_truth: Whether those of all are.
+        by_map: Whether arms stand in the order of test mAP, in all datasets.
         one: Whether every image shows one present label, in all datasets.
         stages: Title of each training stage.
         short: A few words for each.
@@ -110,6 +130,7 @@ class Page:
         self.seeds = len(collected.params.grid.seeds)
         self.truth = any(result.truth for result in self.results.values())
         self.all_truth = all(result.truth for result in self.results.values())
+        self.by_map = all("test" not in result.given for result in self.results.values())
         self.one = all(result.one_label for result in self.results.values())
         self._styles = figures.styles(self._by_prominence(), BASELINE, tuple(ORACLES))
 
@@ -166,16 +187,17 @@ class Page:
     def choose(self, result: Results, arms: pd.DataFrame | Sequence[Arm]) -> Chosen:
         """Return how the arms of a frame look, and which a figure names: all while a reader tells them apart.
 
-        Else the references and the best in mean test mAP, ``figures.NAMED`` in all; the others are faint.
+        Else the references and the first of each stage's order, ``figures.NAMED`` in all; the others are faint.
         """
         every = arms_of(arms) if isinstance(arms, pd.DataFrame) else list(arms)
         kept = every
         if len(every) > figures.NAMED:
-            score = dict(zip(arms_of(result.arms), result.arms["test_map"].fillna(-1.0), strict=True))
+            score = _scores(result)
             references = [arm for arm in every if arm[1] in (BASELINE, *ORACLES) and not arm[2]]
             others = [arm for arm in every if arm not in references]
-            others.sort(key=lambda arm: score.get(arm, -1.0), reverse=True)
+            others.sort(key=lambda arm: score[arm], reverse=True)
             kept = [*references, *others[: figures.NAMED - len(references)]]
-        return Chosen({
+        looks = {
             arm: figures.Look(self.name(result, arm), self.style(result.name, arm), arm not in kept) for arm in every
-        })  # fmt: skip
+        }
+        return Chosen(looks, BY[result.order(every[0][0])] if every else BY["test_map"])

@@ -8,7 +8,7 @@ from pipeline.audits.paired import FEWEST
 from pipeline.report import analyses, comparisons, frames
 from pipeline.report.frames import BASELINE, CEILING, ORACLES, Arm, Results
 from pipeline.report.read import Dataset
-from pipeline.report.text import label, marked, say, signed, spread_of
+from pipeline.report.text import label, say, signed, spread_of
 
 LEVEL = 0.05
 """Points of mAP below which one decimal shows no difference."""
@@ -48,9 +48,11 @@ def _without_truth(result: Results) -> list[str]:
             rows = result.ranked(stage)
             sentences.append(_best(result, rows[rows["method"] != CEILING], coverage, "the same labels"))
     sentences += [say("few_draws", result.draws, False), caution(result.about), say("unmeasured", result.name, MISSED)]
-    head, kind = own_head(result)
-    sentences += [marked(head, given)] if kind == "warning" else []
-    return [words for words in [*sentences, *(marked(words, given) for words in _second_stages(result))] if words]
+    if "test" not in given:  # given labels rank nothing
+        head, kind = own_head(result)
+        sentences += [head] if kind == "warning" else []
+        sentences += _second_stages(result)
+    return [words for words in sentences if words]
 
 
 def caution(dataset: Dataset) -> str:

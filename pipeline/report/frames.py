@@ -44,6 +44,13 @@ GIVEN = "against the given labels; unknown counted absent"
 """What is said wherever a score stands that is not against full labels."""
 
 MAPS = ("test_map", "test_map_absent_zero", "test_map_supported", "val_map", "val_map_absent_zero")
+RULES = {
+    "matching": "Matching shares", "0.8": "Conformal, 80 %", "0.9": "Conformal, 90 %", "0.95": "Conformal, 95 %",
+    "zero": "Logit 0", "clean": "Highest F1 on val",
+}  # fmt: skip
+"""Rules of thresholds, in words."""
+WORTH = ("macro", "micro", "found")
+"""What is known of one where test labels are: F1 as a mean over classes and of all labels together, and recall."""
 SHARES = {"gap_share": "test_map", "gap_share_supported": "test_map_supported"}
 """Shares of the gap, and of which score."""
 
@@ -63,6 +70,8 @@ class Results:
     """One row a training run: the fields of ``Run`` and ``test_map_supported``."""
     epochs: pd.DataFrame
     """One row a run and epoch: arm, draw and seed, whether it ``chose`` the epoch, and what epochs.tsv holds."""
+    cuts: pd.DataFrame
+    """One row a run and class: arm, draw and seed, the class's estimated share and its thresholds."""
     arms: pd.DataFrame
     """One row an arm, in the order of params.yaml: scores, shares of the gap, settings by run."""
     audits: dict[str, pd.DataFrame]
@@ -95,10 +104,22 @@ class Results:
         """Of val and test, those scored by given labels that are not exhaustive."""
         return list(dict.fromkeys(split for splits in self.arms["given"] for split in splits))
 
-    def ranked(self, stage: str) -> pd.DataFrame:
-        """Return the arms of one stage, best mean test mAP first, those without a value last."""
+    def order(self, stage: str) -> str:
+        """Return by what the arms of one stage can be ranked: a column of ``arms``, or their ``name`` where by nothing.
+
+        By test mAP, unless that is against given labels, which ranks nothing; then by how well shown labels are ranked
+        (``shown_score``), if it was measured on the same images for all.
+        """
         mine = self.arms[self.arms["stage"] == stage]
-        return mine.sort_values("test_map", ascending=False, kind="stable", na_position="last")
+        if "test" not in self.given:
+            return "test_map"
+        alike = mine["shown_images"].nunique() == 1 and mine["shown_score"].notna().all()
+        return "shown_score" if alike and "," not in mine["shown_images"].iloc[0] else "name"
+
+    def ranked(self, stage: str) -> pd.DataFrame:
+        """Return the arms of one stage by their ``order``, the highest mean first, those without a value last."""
+        mine, order = self.arms[self.arms["stage"] == stage], self.order(stage)
+        return mine.sort_values(order, ascending=order == "name", kind="stable", na_position="last")
 
 
 def measure(collected: Collected) -> dict[str, Results]:
@@ -116,6 +137,7 @@ def measure(collected: Collected) -> dict[str, Results]:
             collected.one_label(about.name),
             frame,
             _by_epoch(runs),
+            _by_class(runs),
             _arms(frame, plan, supported, truth),
             _joined(collected.audits, about.name, plan, AUDIT),
             _joined(collected.wasserstein, about.name, plan, WASSERSTEIN),
@@ -191,19 +213,30 @@ def arms_of(frame: pd.DataFrame) -> list[Arm]:
 
 # ---------------------------------------------------------------------------------------------- runs and arms
 def _runs(runs: list[Run], supported: tuple[str, ...] | None) -> pd.DataFrame:
-    hidden = ("by_epoch", "by_class", "provenance")
+    hidden = ("by_epoch", "by_class", "cuts", "worth", "provenance")
     columns = [name for name in Run.__dataclass_fields__ if name not in hidden]
     rows = [{name: getattr(run, name) for name in columns} for run in runs]
     frame = pd.DataFrame(rows, columns=columns)
     frame["test_map_supported"] = [supported_map(run.by_class, supported or ()) for run in runs]
     frame["classes"] = [len(run.by_class) for run in runs]
-    return frame.astype(dict.fromkeys(MAPS, float))
+    for rule in RULES:
+        for name in WORTH:
+            frame[f"{rule}_{name}"] = [run.worth.get(rule, {}).get(name) for run in runs]
+    worth = [f"{rule}_{name}" for rule in RULES for name in WORTH]
+    return frame.astype(dict.fromkeys([*MAPS, *worth, "shown_score"], float))
 
 
 def supported_map(by_class: pd.DataFrame, classes: Sequence[str]) -> float:
     """Return the mean test average precision over the named classes, in percent; NaN if one has none."""
     precision = by_class.set_index("class")["ap_test"].reindex(list(classes)).to_numpy(float)
     return 100 * float(np.mean(precision)) if len(precision) else np.nan
+
+
+def _by_class(runs: list[Run]) -> pd.DataFrame:
+    """Return the thresholds of all runs by class, with the arm, draw and seed of each row."""
+    about = ("stage", "method", "variant", *RUN)
+    frames = [run.cuts.assign(**{name: getattr(run, name) for name in about}) for run in runs]
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*about, "class"])
 
 
 def _by_epoch(runs: list[Run]) -> pd.DataFrame:
@@ -271,6 +304,8 @@ def _arms(runs: pd.DataFrame, plan: list[Planned], supported: tuple[str, ...] | 
             "start": mine["start"].iloc[0], "key": mine["key"].iloc[0],
             "runs": [f"{draw}-{seed}" for draw, seed in mine[RUN].to_numpy()], "planned": int(asked[arm]),
             "test_maps": _points(mine).tolist(),
+            "shown_score": spread_over(mine, "shown_score")["mean"],
+            "shown_images": ", ".join(sorted(set(mine["shown_images"]))),
             **{key: value for column in MAPS
                for key, value in flat(column, _spread_of_arm(mine, column, several)).items()},
             "classes": int(mine["classes"].iloc[0]), "classes_present": int(mine["classes_present"].min()),
@@ -281,7 +316,7 @@ def _arms(runs: pd.DataFrame, plan: list[Planned], supported: tuple[str, ...] | 
             "epochs": mine["epochs"].tolist(), "edge": bool(mine["edge"].any()),
             "averaged": int(mine["averaged"].sum()),
         })  # fmt: skip
-    columns = [*(rows[0] if rows else ["given", "test_map", "edge", *ARM])]
+    columns = [*(rows[0] if rows else ["given", "test_map", "shown_score", "shown_images", "name", "edge", *ARM])]
     frame = pd.DataFrame(rows, columns=columns)
     groups = dict(by_arm(runs))
     shares = [_gap_shares(row, frame, groups, supported, truth) for row in frame.to_dict("records")]

@@ -50,6 +50,8 @@ AUDIT = {
     "missed_by_run": (*_KEYS, "rank", "path", "class", "belief", "probability", "truth"),
 }  # fmt: skip
 """Columns of an audit's tables that the report reads; those of ``runs`` are from its record."""
+HIDDEN = ("path", "split", "class", "belief")
+"""Columns of the list of labels that are most likely hidden."""
 WASSERSTEIN = {
     "runs": (*_KEYS, "reason", "train.pooled", "val.pooled"),
     "per_class": (*_KEYS, "class", "split", "distance", "reason"),
@@ -113,8 +115,16 @@ class Run(Planned):
     val_map: float | None
     val_map_absent_zero: float | None
     classes_present: int
+    shown_score: float | None
+    """How well shown labels are ranked, in percent: chance is 50 (`pipeline.training.selection`)."""
+    shown_images: str
+    """Of which images: ``train``, where their labels did not train the logits, or ``val``."""
+    worth: dict[str, Any]
+    """What each rule of thresholds is worth on test; empty where nobody knows."""
     by_epoch: pd.DataFrame
     by_class: pd.DataFrame
+    cuts: pd.DataFrame
+    """Thresholds by class."""
     provenance: dict[str, Any]
 
 
@@ -160,6 +170,8 @@ class Dataset:
     """Reports of the label draws at hand, by number."""
     beliefs: dict[int, dict[str, Any]]
     """Reports of what is believed of each draw's hidden labels, by number."""
+    hidden: dict[int, pd.DataFrame]
+    """The labels that are most likely hidden, of all splits, by number of the draw."""
     backbone: dict[str, Any] | None
     own: bool = False
     """Whether the data have no official lists: the test part is the test split, the training part train and val."""
@@ -312,10 +324,28 @@ def _metrics(path: Path) -> dict[str, Any]:
                 raise KeyError(f"{split}.{key}")
         if split not in record["labels"]:
             raise KeyError(f"labels.{split}")
-    for key in ("epoch", "epochs", "learning_rate"):
+    for key in ("epoch", "epochs", "learning_rate", "rate_at_edge", "shown_labels"):
         if key not in record:
             raise KeyError(key)
     return record
+
+
+def _thresholds(path: Path) -> tuple[dict[str, Any], pd.DataFrame]:
+    """Return what each rule is worth on test, and the thresholds by class (NaN: none)."""
+    record = files.read_json(path)
+    rows = [
+        {"class": name, **_ends("share", entry), **_ends("matching", entry), "shown": entry["shown"]}
+        | {f"conformal_{found}": cut for found, cut in entry["conformal"].items()}
+        | {"clean": entry["clean"], "reason": entry["reason"] or ""}
+        for name, entry in record["classes"].items()
+    ]
+    frame = pd.DataFrame(rows)
+    return record["test"] or {}, frame.astype({name: float for name in frame if name not in ("class", "reason")})
+
+
+def _ends(name: str, entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a value and the ends of its interval as columns."""
+    return {name: entry[name]["value"], **{f"{name}_{end}": entry[name][end] for end in ("low", "high")}}
 
 
 def _run(reader: _Reader, plan: Planned) -> Run | None:
@@ -323,14 +353,12 @@ def _run(reader: _Reader, plan: Planned) -> Run | None:
     metrics = reader.get(_metrics, f"{folder}/metrics.json")
     by_epoch = reader.table(f"{folder}/epochs.tsv", "epoch", "val_map", "loss")
     by_class = reader.table(f"{folder}/per_class.tsv", "class", "ap_test")
-    search = reader.table(f"{folder}/search.tsv", "learning_rate", "weight_decay", "scale", "chosen")
     provenance = reader.get(files.read_json, f"{folder}/provenance.json")
-    if metrics is None or by_epoch is None or by_class is None or search is None or provenance is None:
+    thresholds = reader.get(_thresholds, f"{folder}/thresholds.json")
+    if metrics is None or by_epoch is None or by_class is None or provenance is None or thresholds is None:
         return None
-    settings, rate = provenance.get("settings", {}), metrics["learning_rate"]
+    settings = provenance.get("settings", {})
     estimated = bool((provenance.get("expected_positives") or {}).get("estimated"))
-    company = search[["weight_decay", "scale"]].astype(str)  # what the rates were tried with
-    tried = sorted(set(search["learning_rate"][(company == company[search["chosen"] == 1].iloc[0]).all(axis=1)]))
     return Run(
         **vars(plan),
         head=_head(settings.get("head", {})),
@@ -341,12 +369,16 @@ def _run(reader: _Reader, plan: Planned) -> Run | None:
         select=settings.get("select"),
         threshold=provenance.get("method", {}).get("threshold"),
         averaged=metrics.get("weights") == "average",
-        learning_rate=rate,
-        edge=len(tried) >= 3 and rate in (tried[0], tried[-1]),  # of two rates one is always the edge
+        learning_rate=metrics["learning_rate"],
+        edge=metrics["rate_at_edge"],
         epoch=metrics["epoch"],
         epochs=metrics["epochs"],
         **{f"{split}_{key}": metrics[split][key] for split in SCORED for key in _SCORES},
         classes_present=metrics["test"]["classes_present"],
+        shown_score=metrics["shown_labels"]["score"],
+        shown_images=metrics["shown_labels"]["images"],
+        worth=thresholds[0],
+        cuts=by_class[["class"]].merge(thresholds[1], on="class"),
         by_epoch=by_epoch,
         by_class=by_class,
         provenance=provenance,
@@ -423,6 +455,10 @@ def _dataset(reader: _Reader, params: Params, name: str) -> Dataset:
         }
         for place in (observed_file, beliefs_file)
     )
+    hidden = {
+        draw: reader.table(beliefs_file(Path(), name, draw).with_name("hidden.tsv").as_posix(), *HIDDEN)
+        for draw in draws
+    }
     return Dataset(
         name,
         params.settings("report", name).min_support,
@@ -430,6 +466,7 @@ def _dataset(reader: _Reader, params: Params, name: str) -> Dataset:
         reader.get(files.read_json, f"data/prepare/{name}/report.json"),
         {draw: report for draw, report in drawn.items() if report is not None},
         {draw: report for draw, report in believed.items() if report is not None},
+        {draw: rows for draw, rows in hidden.items() if rows is not None},
         reader.get(files.read_json, f"weights/{name}/provenance.json"),
         params.settings("prepare", name)["source"] in OWN,
         None if table is None else _pictures(reader, f"data/prepare/{name}/images.h5", table),

@@ -64,7 +64,7 @@ def _pairs(result: Results) -> dict[tuple[str, str], dict[str, Any]]:
     ``low`` to ``high`` (95%, Student's t over draws; null below three), and on how many of ``draws`` it was ``won``.
     """
     found = {}
-    for stage in result.arms["stage"].unique():
+    for stage in result.arms["stage"].unique() if "test" not in result.given else ():  # given labels rank nothing
         for row in against_references(result, stage).to_dict("records"):
             name = "-".join(filter(None, (row["method"], row["variant"])))
             found[stage, name] = {row[kind]: _difference(row, f"from_{kind}") for kind in ("best", "base") if row[kind]}

@@ -3,6 +3,7 @@
 By full labels where ``select`` is ``clean``; by the labels that were shown where it is ``auto`` (`selection`).
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +12,8 @@ import numpy as np
 from tqdm import tqdm
 
 from pipeline.audits import unlabelled
-from pipeline.audits.metrics import mean_average_precision
+from pipeline.audits.metrics import mean_average_precision, measurable
 from pipeline.core.errors import ConfigError, TrainingError
-from pipeline.labels.beliefs import read_beliefs
 from pipeline.training import search, selection
 from pipeline.training.run import Run
 from pipeline.training.store import Trained
@@ -30,16 +30,19 @@ class Choice:
     """One row a trial."""
     comparison: selection.Comparison | None = None
     """The best choice beside the fixed recipe, where shown labels choose."""
+    left_out: np.ndarray | None = None
+    """(N, C) logits of training images at that rate and epoch, by heads that their labels did not train; None where
+    there are none."""
 
 
-def make_scorer(run: Run) -> Callable[[np.ndarray], float]:
+def make_scorer(run: Run) -> Callable[[np.ndarray], float] | None:
     """Return the function that scores validation logits: mAP in percent, by full labels where they are at hand.
 
     Args:
         run: The run.
 
     Returns:
-        Maps (N_val, C) logits to points; to 0, which ties, where no class has both a positive and a negative.
+        Maps (N_val, C) logits to points; None where no class has both a positive and a negative.
 
     Raises:
         ConfigError: No class has a positive in the validation split, so no epoch can be chosen by it.
@@ -47,11 +50,9 @@ def make_scorer(run: Run) -> Callable[[np.ndarray], float]:
     truth, scored = run.table.reference("val")
     if not truth.any():
         raise ConfigError(f"{run.stage}.select: the validation split of {run.dataset} has no positive label")
-
-    def score(logits: np.ndarray) -> float:
-        return mean_average_precision(truth, logits, scored)["map"] or 0.0  # None: every class has positives alone
-
-    return score
+    if not measurable(truth, scored)[0].any():
+        return None
+    return lambda logits: mean_average_precision(truth, logits, scored)["map"]
 
 
 def read_judges(run: Run, labels: np.ndarray) -> dict[str, selection.Judge] | None:
@@ -67,10 +68,10 @@ def read_judges(run: Run, labels: np.ndarray) -> dict[str, selection.Judge] | No
     Raises:
         ConfigError: A split shows no label, so nothing is ranked.
         FileError: The beliefs are absent, damaged, or not those of the table.
-    """  # noqa: DOC502  FileError comes from `read_beliefs`
+    """  # noqa: DOC502  FileError comes from `Run.beliefs`
     if run.settings.select != "auto":
         return None
-    expected = read_beliefs(run.beliefs_file, run.table).expected_labels()
+    stands_for = run.beliefs.stands_for(labels)
     judges = {}
     for split in ("train", "val"):
         rows = run.table.rows(split)
@@ -80,8 +81,7 @@ def read_judges(run: Run, labels: np.ndarray) -> dict[str, selection.Judge] | No
                 f"{run.stage}.select: auto ranks shown labels, and the {split} split of {run.dataset} shows none; "
                 "set it to last"
             )
-        weights, groups = expected[rows] / np.maximum(shown.sum(axis=1), 1), run.table.group_numbers(split)
-        judges[split] = selection.Judge(shown, weights, run.seed, groups)
+        judges[split] = selection.Judge(shown, stands_for[rows], run.seed, run.table.group_numbers(split))
     return judges
 
 
@@ -106,7 +106,8 @@ def choose_on_validation(run: Run, trials: Trials, judge: selection.Judge | None
     history = trained.history
     if judge:
         best = int(np.argmax([row["score"] for row in history.rows]))  # of the raw weights, as the loop has it
-        return Choice(setting, trained, rows, judge.compare(history.val[best].numpy(), history.val[-1].numpy()))
+        epochs = [logits.numpy() for logits in history.val]
+        return Choice(setting, trained, rows, judge.compare_epochs(epochs, best))
     if search.are_tied(rows):
         taken = search.name_setting(setting, trials.settings)
         tqdm.write(f"{run.name}: val scores every rate alike, so it chose none: {taken} is the middle one")
@@ -135,10 +136,12 @@ def choose_out_of_fold(run: Run, trials: Trials, judge: selection.Judge) -> Choi
     Raises:
         TrainingError: Training diverged at every setting of a grid, in parts or on all images.
     """
-    recipe, fits = search.fixed_setting(trials.settings), {}
+    recipe, fits, gains = search.fixed_setting(trials.settings), {}, {}
 
     def fit(setting: search.Setting, _: int | None) -> selection.CrossFit:
         found = trials.cross_fit(setting, judge)
+        if found.gains is not None:
+            gains[setting] = found.gains
         if setting == recipe:
             fits[setting] = found
         return found
@@ -150,7 +153,8 @@ def choose_out_of_fold(run: Run, trials: Trials, judge: selection.Judge) -> Choi
         setting, best, rows = search.choose(trials.settings, fit, verdict)
     except TrainingError as error:
         raise TrainingError(f"{run.name}: {error}") from error
-    comparison, fixed = _compare(judge, best, fits[recipe]), (recipe, run.settings.epochs)
+    fixed = recipe, run.settings.epochs
+    comparison = _compare(judge, gains, (setting, best.epoch), fixed)
     by_setting = {
         search.Setting(row["learning_rate"], row["weight_decay"], row["scale"]): row | {"chosen": 0} for row in rows
     }
@@ -165,12 +169,27 @@ def choose_out_of_fold(run: Run, trials: Trials, judge: selection.Judge) -> Choi
         own["diverged"] = trained.history.diverged
         if trained.history.diverged is None:
             own["chosen"] = 1
-            return Choice(taken[0], trained, [*by_setting.values()], comparison._replace(better=taken != fixed))
+            left_out = {fixed: fits[recipe].last, (setting, best.epoch): best.best}.get(taken)
+            better = comparison._replace(better=taken != fixed)
+            return Choice(taken[0], trained, [*by_setting.values()], better, left_out)
     raise TrainingError(f"{run.name}: training diverged on all images at every rate; name lower ones in search.values")
 
 
-def _compare(judge: selection.Judge, best: selection.CrossFit, fixed: selection.CrossFit) -> selection.Comparison:
-    """Return the best choice beside the fixed recipe; the one that did not diverge is better."""
-    if best.best is None or fixed.last is None:
-        return selection.Comparison(unlabelled.Estimate(*[np.nan] * 4), best.best is not None)
-    return judge.compare(best.best, fixed.last)
+def _compare(
+    judge: selection.Judge,
+    gains: dict[search.Setting, np.ndarray],
+    best: tuple[search.Setting, int],
+    fixed: tuple[search.Setting, int],
+) -> selection.Comparison:
+    """Return the best choice beside the fixed recipe; the one that did not diverge is better.
+
+    Args:
+        judge: The judge.
+        gains: (epochs, N) of each setting that did not diverge.
+        best: Setting and epoch.
+        fixed: Setting and epoch.
+    """
+    if fixed[0] not in gains or best[0] not in gains:
+        return selection.Comparison(unlabelled.Estimate(*[np.nan] * 4), best[0] in gains)
+    place = sum(len(each) for _, each in itertools.takewhile(lambda item: item[0] != best[0], gains.items()))
+    return judge.compare(np.concatenate([*gains.values()]), place + best[1] - 1, gains[fixed[0]][-1])

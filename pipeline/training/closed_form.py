@@ -43,10 +43,11 @@ def fit_closed_form(run: Run, start: Start, cache: Cache) -> None:
     device, own = choose_device(), base.load(run.method).labels
     observed = read_observed(run.observed_file, run.table, {own, "single"})
     train_labels = observed[own][run.table.rows("train")]
+    _ = run.beliefs  # its thresholds read them: absent ones stop it here
     network = start.make_network(at_scale(run.settings.head, "none"))  # the rules refuse `unit` alone
     method = base.build(run.method, run.method_settings, run.describe_problem(train_labels, cache.plain.shape[1]))
     assert isinstance(network.head, LinearHead | PlacesHead)  # the rules refuse others on cached features
-    weights, bias = _head(run, cache, train_labels)
+    weights, bias, left_out = _head(run, cache, train_labels)
     with torch.no_grad():
         network.head.linear.weight.copy_(torch.from_numpy(weights))
         network.head.linear.bias.copy_(torch.from_numpy(bias))
@@ -65,11 +66,14 @@ def fit_closed_form(run: Run, start: Start, cache: Cache) -> None:
         "diverged": None,
     }
     reads = [*start.reads, run.table_file, *([run.beliefs_file] if run.reads_beliefs() else [])]
-    store_run(run, Result(Trained(network, method.eval(), history), None, [trial], logits, train_labels, reads))
+    trained = Trained(network, method.eval(), history)
+    store_run(run, Result(trained, None, [trial], logits, train_labels, reads, left_out=left_out))
 
 
-def _head(run: Run, cache: Cache, train_labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _head(run: Run, cache: Cache, train_labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return weights (C, D) and bias (C,): those of the stage beliefs, or of all labels for an oracle.
+
+    And the (N, C) logits of training images by fits that did not see their labels.
 
     Raises:
         ConfigError: As `fit_closed_form` says.
@@ -82,7 +86,7 @@ def _head(run: Run, cache: Cache, train_labels: np.ndarray) -> tuple[np.ndarray,
         if head[0].shape[1] != cache.plain.shape[1]:
             widths = f"{head[0].shape[1]} features, the cache {cache.plain.shape[1]}"
             raise FileError(f"{run.beliefs_file}: its linear head reads {widths}; run beliefs again")
-        return head
+        return *head, run.beliefs.logits[run.table.rows("train")]
     rows, groups, kind = run.table.rows("train"), run.table.group_numbers("train"), run.settings.head
     places = places_of(cache, rows, kind.sharpness if kind.kind == "places" else None)
     views = cache.mirrored if run.settings.flip else None
@@ -91,7 +95,7 @@ def _head(run: Run, cache: Cache, train_labels: np.ndarray) -> tuple[np.ndarray,
         fitted = believe(cache.plain[rows], train_labels, views, draw, fits, Sampling(run.draw, groups), places)
     except ValueError as error:
         raise ConfigError(f"{run.name}: {error}") from error
-    return fitted.weights, fitted.bias
+    return fitted.weights, fitted.bias, fitted.logits
 
 
 def _history(
@@ -102,7 +106,8 @@ def _history(
     index = torch.arange(len(train))
     with torch.no_grad():
         terms = method(Outputs(logits=train[None]), torch.from_numpy(train_labels), index)
-    score = make_scorer(run)(logits["val"])
+    scorer = make_scorer(run)
+    score = scorer(logits["val"]) if scorer else 0.0
     loss = float(torch.stack(list(terms.values())).sum())
     row = {"epoch": 1, "learning_rate": None, "loss": loss, "score": score, "weights": "raw"}
     keeps = run.settings.keep_epoch_logits

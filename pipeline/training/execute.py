@@ -5,7 +5,7 @@ from contextlib import closing
 import torch
 
 from pipeline.core.device import choose_device
-from pipeline.labels.observed import read_observed, read_shown
+from pipeline.labels.observed import read_observed
 from pipeline.methods.shared import base
 from pipeline.training import choice
 from pipeline.training.inputs import predict
@@ -32,7 +32,8 @@ def execute(run: Run, start: Start) -> None:
     labels = base.load(run.method).labels
     observed = read_observed(run.observed_file, run.table, [labels])
     train_labels = observed[labels][run.table.rows("train")]
-    judges = choice.read_judges(run, read_shown(run.observed_file, run.table))
+    _ = run.beliefs  # its thresholds read them: absent ones stop it here
+    judges = choice.read_judges(run, run.single)
     settings = run_settings(run, start)
     network = make_network(run, start, settings.at(*fixed_setting(settings).company).head)
     problem = run.describe_problem(train_labels, network.architecture["width"])
@@ -55,5 +56,6 @@ def execute(run: Run, start: Start) -> None:
         trained.method.eval()  # what is stored of its cells is what it holds, not what one more step would make of them
         batch_size = run.settings.batch_size * 8
         logits = {split: predict(trained.network, inputs[split], batch_size, device) for split in SPLITS}
-        store_run(run, Result(trained, taken.setting, taken.rows, logits, train_labels, trials.reads, taken.comparison))
+        found = (taken.setting, taken.rows, logits, train_labels, trials.reads, taken.comparison, taken.left_out)
+        store_run(run, Result(trained, *found))
         trials.delete_resume_points()

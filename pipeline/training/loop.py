@@ -5,7 +5,7 @@ so a run that is resumed ends with the same bytes as one that was not interrupte
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,11 +37,12 @@ class Data:
     """(N, C) int8 labels as the method may see them; never written."""
     validation: Inputs
     """The validation images."""
-    score: Callable[[np.ndarray], float]
-    """Maps (N_val, C) logits to the selection score, in points; higher is better."""
-    is_better: Callable[[np.ndarray, np.ndarray], bool] | None = None
-    """Whether the first of two (N_val, C) logits rank better than the second, beyond noise: the best epoch is taken
-    only if it does so beside the last one. None: the score decides."""
+    score: Callable[[np.ndarray], float] | None
+    """Maps (N_val, C) logits to the selection score, in points; higher is better. None: nothing is scored, and all
+    epochs tie at 0."""
+    is_better: Callable[[Sequence[np.ndarray], int], bool] | None = None
+    """Whether, of (N_val, C) logits by epoch, those at a position rank better than the last, beyond noise: the best
+    epoch is taken only if they do. None: the score decides."""
     groups: np.ndarray | None = None
     """(N,) numbers of groups of training images, as `number_groups` gives them; None: the data name none."""
 
@@ -227,8 +228,8 @@ class Trainer:
             winner = self._validate(row)
             self._keep_best(row, winner, method_state)
             self._save()
-        best = f"best {self.history.epoch}, val {self.history.best:.2f}"
-        tqdm.write(f"{self.plan.name}  {len(self.history.rows)} epochs, {best}")
+        best = f", best {self.history.epoch}, val {self.history.best:.2f}" if self.data.score else ""
+        tqdm.write(f"{self.plan.name}  {len(self.history.rows)} epochs{best}")
         return self.history
 
     def _has_ended(self) -> bool:
@@ -332,11 +333,12 @@ class Trainer:
         """
         logits = self._predict(self.network, self.data.validation, "validation")
         self.history.val.append(logits)
-        row["score"] = self.data.score(logits.numpy())
+        score = self.data.score or (lambda _: 0.0)
+        row["score"] = score(logits.numpy())
         winner = self.network
         if self.average:
             averaged = self._predict(self.average.network, self.data.validation, "averaged validation")
-            row["score_average"] = self.data.score(averaged.numpy())
+            row["score_average"] = score(averaged.numpy())
             if row["score_average"] > row["score"] and self.plan.settings.select == "clean":
                 winner = self.average.network
         row["weights"] = "raw" if winner is self.network else "average"
@@ -351,7 +353,8 @@ class Trainer:
             history.epoch, history.best = row["epoch"], score
             history.state, history.method = cpu_state(winner), method_state
         if self.pace.is_due():
-            tqdm.write(f"{plan.name}  epoch {row['epoch']}/{plan.epochs}  loss {row['loss']:.4f}  val {score:.2f}")
+            found = f"  val {score:.2f}" if self.data.score else ""
+            tqdm.write(f"{plan.name}  epoch {row['epoch']}/{plan.epochs}  loss {row['loss']:.4f}{found}")
 
     def _is_taken(self, score: float) -> bool:
         """Return whether the latest epoch is the one to take so far: the best, or the last where none is better."""
@@ -363,7 +366,7 @@ class Trainer:
         if not self._has_ended():
             return False
         is_better = self.data.is_better
-        noise = is_better and not is_better(history.val[history.epoch - 1].numpy(), history.val[-1].numpy())
+        noise = is_better and not is_better([logits.numpy() for logits in history.val], history.epoch - 1)
         return history.is_tied() or bool(noise)
 
     def _predict(self, network: nn.Module, inputs: Inputs, what: str) -> Tensor:

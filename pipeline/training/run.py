@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ from torch import nn
 
 from pipeline.core.errors import FileError
 from pipeline.data import images
-from pipeline.labels.beliefs import beliefs_file, read_beliefs
-from pipeline.labels.observed import observed_file
+from pipeline.labels.beliefs import Beliefs, beliefs_file, read_beliefs
+from pipeline.labels.observed import observed_file, read_shown
 from pipeline.labels.table import Table
 from pipeline.methods.shared import base
 from pipeline.methods.shared.problem import Problem, describe
@@ -70,13 +71,23 @@ class Run:
         """File of the beliefs about hidden labels."""
         return beliefs_file(self.root, self.dataset, self.draw)
 
+    @cached_property
+    def beliefs(self) -> Beliefs:
+        """Beliefs about hidden labels; a `FileError` where they are absent, damaged, or not those of the table."""
+        return read_beliefs(self.beliefs_file, self.table)
+
+    @cached_property
+    def single(self) -> np.ndarray:
+        """(N, C) int8 labels that the draw shows; a `FileError` where they are absent or not those of the table."""
+        return read_shown(self.observed_file, self.table)
+
     @property
     def folder(self) -> Path:
         """Folder where the run is stored."""
         return self.root / "runs" / self.stage / self.key
 
     def reads_beliefs(self) -> bool:
-        """Return whether the outputs of the stage beliefs decide the run."""
+        """Return whether the outputs of the stage beliefs decide the run, beside its thresholds."""
         return self.settings.select == "auto" or self.estimated or "beliefs" in base.load(self.method).needs
 
     def describe_problem(self, observed: np.ndarray, width: int) -> Problem:
@@ -91,11 +102,11 @@ class Run:
 
         Raises:
             FileError: The beliefs are absent, damaged, or not those of the table.
-        """  # noqa: DOC502  raised by `read_beliefs`
+        """  # noqa: DOC502  raised by `beliefs`
         problem = describe(self.table.classes, observed, self.expected_positives, width)
         if "beliefs" not in base.load(self.method).needs:
             return problem
-        beliefs = read_beliefs(self.beliefs_file, self.table).belief[self.table.rows("train")]
+        beliefs = self.beliefs.belief[self.table.rows("train")]
         return replace(problem, beliefs=torch.from_numpy(beliefs))
 
 

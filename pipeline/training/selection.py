@@ -3,10 +3,11 @@
 A choice is judged by how well it ranks the labels that were shown of images that it was not trained on: the chance that
 a shown positive outranks another image in its class, each weighted by the labels that its image is expected to have
 (`audits.unlabelled`). Such a judge is noisy, and the best of many by a noisy judge looks better than it is. So the best
-is taken only where a bootstrap over images tells it from the fixed recipe, which is the middle rate and the last epoch;
-elsewhere the fixed recipe is.
+is taken only where a bootstrap over images tells it from the fixed recipe, which is the middle rate and the last epoch,
+by an interval that holds for all that were tried together; elsewhere the fixed recipe is.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ class Comparison(NamedTuple):
     """The best choice against the fixed recipe."""
 
     difference: unlabelled.Estimate
-    """In points, with its 95 % interval over bootstraps of the images."""
+    """In points, with its 95 % interval over bootstraps of the images, wide enough for the best of all tried."""
     better: bool
     """Whether the interval lies above 0, so that the best is taken."""
 
@@ -56,25 +57,43 @@ class Judge:
         value = unlabelled.pooled_aul(logits, self.shown, self.weights)[0]
         return 0.0 if np.isnan(value) else 100 * float(value)
 
-    def compare(self, best: np.ndarray, fixed: np.ndarray) -> Comparison:
-        """Compare two sets of logits over the same bootstraps of the images.
+    def gains(self, logits: np.ndarray) -> np.ndarray:
+        """Return (N,) what each image adds to the weighted sum behind the score of (N, C) logits."""
+        return self.weights * unlabelled.shares_outranked(logits, self.shown).sum(axis=1)
+
+    def compare(self, gains: np.ndarray, best: int, fixed: np.ndarray) -> Comparison:
+        """Compare the best of all that were tried with the fixed recipe, over the same bootstraps of the images.
 
         Args:
-            best: (N, C) logits.
-            fixed: (N, C) logits.
+            gains: (K, N) the `gains` of each that was tried.
+            best: Position of the best.
+            fixed: (N,) those of the fixed recipe.
 
         Returns:
-            How far the first rank better.
+            How far the best ranks better.
         """
         generator = seeds.numpy_generator(self.seed, "selection")
         repeats = unlabelled.resample_rows(len(self.shown), BOOTSTRAPS, generator, self.groups)
-        one, other = (unlabelled.pooled_aul(logits, self.shown, self.weights, repeats) for logits in (best, fixed))
-        difference = unlabelled.estimate(self.score(best) - self.score(fixed), 100 * (one - other))
+        mass = self.weights * self.shown.sum(axis=1)
+        difference = unlabelled.compare_with_fixed(100 * gains, 100 * fixed, mass, repeats)[best]
         return Comparison(difference, difference.low > 0)
 
-    def is_better(self, best: np.ndarray, fixed: np.ndarray) -> bool:
-        """Return whether the first of two (N, C) logits rank better, beyond noise."""
-        return self.compare(best, fixed).better
+    def compare_epochs(self, logits: Sequence[np.ndarray], best: int) -> Comparison:
+        """Compare the best epoch with the last one.
+
+        Args:
+            logits: (N, C) of each epoch.
+            best: Position of the best.
+
+        Returns:
+            How far the best ranks better.
+        """
+        gains = np.stack([self.gains(epoch) for epoch in logits])
+        return self.compare(gains, best, gains[-1])
+
+    def is_better(self, logits: Sequence[np.ndarray], best: int) -> bool:
+        """Return whether the epoch at a position ranks better than the last one, beyond noise."""
+        return self.compare_epochs(logits, best).better
 
 
 @dataclass(frozen=True)
@@ -87,6 +106,8 @@ class CrossFit:
     """(N, C) logits of the epoch that scores best, each row's from the heads that its part did not train."""
     last: np.ndarray | None = None
     """Those of the last epoch."""
+    gains: np.ndarray | None = None
+    """(epochs, N) `Judge.gains` of each epoch."""
     diverged: int | None = None
     """Epoch in which training diverged."""
 
@@ -127,4 +148,5 @@ def cross_fit(judge: Judge, folds: list[tuple[np.ndarray, np.ndarray]], logits: 
     for (_, own), values in zip(folds, logits, strict=True):
         together[:, own] = values
     scores = tuple(judge.score(epoch) for epoch in together)
-    return CrossFit(scores, together[int(np.argmax(scores))].copy(), together[-1].copy())
+    gains = np.stack([judge.gains(epoch) for epoch in together])
+    return CrossFit(scores, together[int(np.argmax(scores))].copy(), together[-1].copy(), gains)

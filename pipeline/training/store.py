@@ -22,7 +22,8 @@ from pipeline.training.loop import History
 from pipeline.training.run import Run
 from pipeline.training.score import score_splits
 from pipeline.training.search import Setting, are_tied, is_edge
-from pipeline.training.selection import Comparison
+from pipeline.training.selection import Comparison, Judge
+from pipeline.training.thresholds import set_thresholds
 
 SUMMARY = Path(__file__).parent / "templates" / "run.md.j2"
 
@@ -54,6 +55,8 @@ class Result:
     """Files that decide the result."""
     comparison: Comparison | None = None
     """The best choice beside the fixed recipe, where shown labels choose."""
+    left_out: np.ndarray | None = None
+    """(N, C) logits of training images by heads that their labels did not train, where there are some."""
 
 
 def store_run(run: Run, result: Result) -> None:
@@ -78,11 +81,15 @@ def store_run(run: Run, result: Result) -> None:
         "learning_rate": result.setting and result.setting.rate,
         "weight_decay": result.setting and result.setting.decay,
         "scale": result.trained.network.architecture["head"].get("scale"),
+        "rate_at_edge": is_edge(result.trials),
         "weights": history.rows[history.epoch - 1]["weights"],
         "selection": result.comparison.describe() if result.comparison else None,
+        "shown_labels": _score_shown(run, result),
         **splits,
     }
     files.write_json(folder / "metrics.json", metrics)
+    thresholds = set_thresholds(run, result.logits, result.left_out)
+    files.write_json(folder / "thresholds.json", thresholds)
     compared = {f"{split}_map": splits[split]["map"] for split in ("test", "val")}
     files.write_json(folder.with_name(f"{run.key}.json"), compared)  # what `dvc metrics` and `dvc exp show` tell
     files.write_json(folder / "provenance.json", _provenance(run, result))
@@ -101,12 +108,26 @@ def store_run(run: Run, result: Result) -> None:
         "trials": result.trials,
         "decays_searched": isinstance(run.settings.weight_decay, list),
         "scales_searched": len({trial["scale"] for trial in result.trials}) > 1,
+        "thresholds": thresholds,
         "rates_tied": are_tied(result.trials),
-        "rate_at_edge": is_edge(result.trials),
         "epochs_tied": history.is_tied() and run.settings.select != "auto",
     }
     write_summary(folder / "summary.md", SUMMARY, context)
-    write_manifest(folder, result.reads)
+    write_manifest(folder, [*result.reads, *({run.beliefs_file} - set(result.reads))])
+
+
+def _score_shown(run: Run, result: Result) -> dict[str, Any]:
+    """Return how well shown labels are ranked, the one score without truth that compares runs.
+
+    Returns:
+        ``score``, the `Judge`'s, in percent, None where no label is shown; and of which ``images``: ``train`` where
+        there are logits that their labels did not train, else ``val``.
+    """
+    split, logits = ("val", result.logits["val"]) if result.left_out is None else ("train", result.left_out)
+    rows = run.table.rows(split)
+    shown = run.single[rows] == 1
+    judge = Judge(shown, run.beliefs.stands_for(run.single)[rows], run.seed)
+    return {"score": judge.score(logits) if shown.any() else None, "images": split}
 
 
 def _store_logits(run: Run, result: Result) -> None:

@@ -56,15 +56,21 @@ def fit_beliefs(settings: BeliefFits, cache: Cache, table: Table, observed: np.n
     logits[rows] = fitted.logits  # each by fits that did not see its labels
     belief = posterior_of_arrays(logits, observed, shown_as)[2]
     head = {"weights": fitted.weights, "bias": fitted.bias}
+    shares = np.array([share[:1] + share[2:] for share in fitted.shares])  # without the standard error
+    shares[list(fitted.unseen), 1:] = np.nan  # of a guess there is no interval
     report = {
         "kind": settings.kind,
         "fits": [vars(each) for each in fitted.fits],
         "labels_per_image": _interval(fitted.labels._asdict()),
-        "shares": {name: _interval(share._asdict()) for name, share in zip(table.classes, fitted.shares, strict=True)},
+        "shares": {
+            name: _interval(dict(zip(("value", "low", "high"), share, strict=True)))
+            for name, share in zip(table.classes, shares, strict=True)
+        },
         "classes_unseen": [table.classes[column] for column in fitted.unseen],
         "classes_seldom": [table.classes[column] for column in fitted.seldom],
     }
-    return Found(Beliefs(belief.astype(np.float32), logits.astype(np.float32), fitted.labels.value), head, report)
+    arrays = (belief.astype(np.float32), logits.astype(np.float32))
+    return Found(Beliefs(*arrays, fitted.labels.value, shares, settings.draw.kind), head, report)
 
 
 def places_of(cache: Cache, rows: np.ndarray, sharpness: float | None) -> Places | None:
@@ -106,6 +112,8 @@ def take_given(root: Path, settings: GivenBeliefs, table: Table, observed: np.nd
         logits = np.clip(np.log(chances) - np.log1p(-chances), -FARTHEST, FARTHEST)
     belief = posterior_of_arrays(logits, observed, make_draw(settings.draw))[2]
     train = belief[table.rows("train")]
+    if settings.draw.kind == "count" and (shows := (observed[table.rows("train")] == 1).any(axis=1)).any():
+        train = train[shows]
     labels = float(train.sum(axis=1).mean())
     report = {
         "kind": settings.kind,
@@ -120,7 +128,9 @@ def take_given(root: Path, settings: GivenBeliefs, table: Table, observed: np.nd
         "classes_unseen": [],
         "classes_seldom": [],
     }
-    return Found(Beliefs(belief.astype(np.float32), logits.astype(np.float32), labels), {}, report)
+    shares = np.column_stack([train.mean(axis=0), np.full((len(table.classes), 2), np.nan)])
+    arrays = (belief.astype(np.float32), logits.astype(np.float32))
+    return Found(Beliefs(*arrays, labels, shares, settings.draw.kind), {}, report)
 
 
 def make_draw(draw: LabelDraw) -> CountDraw | ShareDraw:

@@ -84,7 +84,7 @@ class Trials:
             problem = self.problem.take(others, labels.numpy())
             groups = None if self.data.groups is None else self.data.groups[others]
             train, held = Subset(self.data.train, others), Subset(self.data.train, own)
-            data = Data(train, labels, held, lambda _: 0.0, groups=groups)
+            data = Data(train, labels, held, None, groups=groups)
             name = f"{run.name} lr {name_setting(setting, self.settings)} part {number}/{len(folds)}"
             plan = Plan(name, settings, setting.rate, settings.epochs, run.seed, choose_device())
             trained, _ = self._fit(plan, problem, data, f"{_key(setting)}-part{number}")
@@ -162,7 +162,7 @@ def source_files(stage: str, method: str) -> list[Path]:
     pipeline = Path(__file__).parents[1]
     named = [pipeline.parent / "stages" / f"{name}.py" for name in (stage, "entry")]
     named += [pipeline / "methods" / f"{method}.py"]
-    named += [pipeline / "audits" / f"{name}.py" for name in ("metrics", "unlabelled")]
+    named += [pipeline / "audits" / f"{name}.py" for name in ("metrics", "thresholds", "unlabelled")]
     return [*named, *resume.room_files("core", "labels", "networks", "data", "methods/shared", "training")]
 
 

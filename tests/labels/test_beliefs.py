@@ -43,7 +43,8 @@ def test_nothing_is_hidden_where_all_is_known() -> None:
 # ---------------------------------------------------------------------------------------------- the file
 def store(path: Path, **changes: Any) -> None:
     given = {"belief": np.full((4, 3), 0.25, np.float32), "logits": np.full((4, 3), -1.0, np.float32), **changes}
-    write_beliefs(path, Beliefs(given["belief"], given["logits"], 1.5), {}, [], {})
+    shares = given.get("shares", np.array([[0.2, np.nan, np.nan]] * 3))
+    write_beliefs(path, Beliefs(given["belief"], given["logits"], 1.5, shares, given.get("draw", "count")), {}, [], {})
 
 
 def test_beliefs_come_back_as_they_were_stored(tmp_path: Path) -> None:
@@ -52,6 +53,14 @@ def test_beliefs_come_back_as_they_were_stored(tmp_path: Path) -> None:
     found = read_beliefs(path, table())
     assert np.array_equal(found.belief, belief) and (found.logits == -1).all() and found.labels_per_image == 1.5
     np.testing.assert_allclose(found.expected_labels(), [0.25, 1.0, 1.75, 2.5])
+    np.testing.assert_array_equal(found.shares, [[0.2, np.nan, np.nan]] * 3)
+
+
+def test_a_shown_label_stands_for_those_of_its_image_unless_each_was_shown_by_itself(tmp_path: Path) -> None:
+    observed = np.array([[0, 0, 0], [1, 0, -1], [1, 1, 0], [0, 1, 0]], np.int8)
+    for draw, expected in (("count", [0.75, 0.75, 0.375, 0.75]), ("share", [1.0] * 4)):
+        store(tmp_path / f"{draw}.h5", draw=draw)
+        np.testing.assert_allclose(read_beliefs(tmp_path / f"{draw}.h5", table()).stands_for(observed), expected)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +72,9 @@ def test_beliefs_come_back_as_they_were_stored(tmp_path: Path) -> None:
         ({"logits": np.full((4, 3), np.inf, np.float32)}, "`logits` holds a value that is not finite"),
         ({"belief": np.full((4, 3), 1.01, np.float32)}, r"`belief` holds a value outside \[0, 1\]"),
         ({"belief": np.full((4, 3), -0.01, np.float32)}, r"`belief` holds a value outside \[0, 1\]"),
+        ({"shares": np.full((4, 3), 0.5)}, r"`shares` is not one row a class of shares in \[0, 1\]"),
+        ({"shares": np.array([[1.01, 0, 1]] * 3)}, r"`shares` is not one row a class of shares in \[0, 1\]"),
+        ({"shares": np.full((3, 3), np.nan)}, r"`shares` is not one row a class of shares in \[0, 1\]"),
     ],
 )
 def test_a_faulty_file_is_named(tmp_path: Path, changes: dict[str, np.ndarray], words: str) -> None:

@@ -354,7 +354,58 @@ def test_where_val_alone_was_labelled_fully_test_scores_are_marked(collected: Co
     full, first, *others = findings.findings(result)
     assert full == "Val of digits is labelled in full: its scores are true ones."
     assert first.startswith(f"Test scores of digits are {MARK}: ")
-    assert [f"({MARK})" in words for words in others if "test mAP" in words] == [True] * 2
+    assert others and not any("mAP" in words for words in others)  # given labels say of no network that it is better
+
+
+# ---------------------------------------------------------------------------------------------- what orders the rows
+def names_of(html: str, caption: str) -> list[str]:
+    """The names of the rows of a table."""
+    table = re.split(f"<caption[^>]*>{escape(caption)}", html)[1].partition("</table>")[0]
+    return [name.strip() for name in re.findall(r'<th scope="row" class="words">([^<]*)', table)]
+
+
+def test_rows_stand_in_the_order_in_which_they_rank_shown_labels(collected: Collected, result: Results) -> None:
+    assert result.order("finetune") == "shown_score"  # which turns that of the scores around
+    assert result.ranked("finetune")["method"].tolist() == ["em_apl", "full", "an"]
+    built = page.build(collected)
+    assert names_of(built.html, "Fine-tuned from that head, digits") == ["EM+APL", "All given labels", "AN"]
+    assert names_of(built.html, "Test mAP of both stages, digits") == ["EM+APL", "All given labels", "AN"]
+    sections = _sections(built.html)
+    assert (
+        "Rows stand in the order of “Shown labels”" in sections["map"] and "highest mean first" not in sections["map"]
+    )
+    for claim in ("is better than", "ends below", "scores highest", "worse"):
+        assert claim not in sections["headline"] + sections["lac"], claim
+    assert record.summary([result])["digits"]["finetune"]["an"]["paired"] == {}
+    full = page.build(scored_by(collected, "clean", "clean"))
+    assert names_of(full.html, "Fine-tuned from that head, digits") == ["AN", "All given labels", "EM+APL"]
+    assert "Rows stand" not in full.html
+
+
+@pytest.mark.parametrize("change", [{"shown_images": "val"}, {"shown_score": None}])
+def test_rows_stand_by_name_where_nothing_compares_them(collected: Collected, change: dict[str, Any]) -> None:
+    runs = tuple(replace(run, **change) if run.method == "em_apl" else run for run in collected.runs)
+    result = frames.measure(replace(collected, runs=runs))["digits"]
+    assert result.order("finetune") == "name"
+    assert result.ranked("finetune")["method"].tolist() == ["an", "em_apl", "full"]
+    sections = _sections(page.build(replace(collected, runs=runs)).html)
+    assert "Rows stand by name" in sections["map"]
+
+
+def test_the_list_of_hidden_labels_is_linked_and_said_to_be_unsure(built: tuple[page.Report, Reader]) -> None:
+    made, reader = built
+    links = [value for tag, name, value in reader.attributes if (tag, name) == ("a", "href")]
+    assert "../data/beliefs/digits-0/hidden.tsv" in links
+    missed = _sections(made.html)["missed"]
+    assert "How often such beliefs are right was not measured here: nobody knows the truth." in missed
+
+
+def test_thresholds_are_shown_without_a_score(built: tuple[page.Report, Reader]) -> None:
+    made, _ = built
+    assert "digits-f1" not in made.files.tables and "F1 on test by threshold" not in made.html
+    rows = made.files.tables["digits-thresholds"]
+    assert len(rows) == 9 * 2 * 6  # arms, seeds and classes
+    assert "12 held-out images show it: too few to find 95 % of it" in _sections(made.html)["audit"]
 
 
 def test_words_are_marked_before_their_full_stop() -> None:

@@ -123,7 +123,7 @@ def test_an_absent_file_is_named_and_in_partial_mode_listed(copy: Whole, path: s
 
 def test_a_run_without_a_file_is_left_out_whole(copy: Whole) -> None:
     root, params = copy
-    (root / "runs/finetune/digits-em-1-0/search.tsv").unlink()
+    (root / "runs/finetune/digits-em-1-0/epochs.tsv").unlink()
     found = collect(root, params, partial=True)
     assert [run.draw for run in _finetuned(found)["em"]] == [0, 2]
     arms = frames.measure(found)["digits"].arms.set_index(["stage", "name"])

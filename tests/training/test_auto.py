@@ -3,6 +3,7 @@
 
 import re
 import shutil
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,11 @@ from pipeline.core.errors import ConfigError, FileError, TrainingError
 from pipeline.core.files import read_json, read_torch, read_tsv
 from pipeline.core.resume import Checkpoint
 from pipeline.core.seeds import seed_torch
-from pipeline.labels.beliefs import beliefs_file, read_beliefs
+from pipeline.labels.beliefs import Beliefs, beliefs_file, read_beliefs
 from pipeline.methods.shared import base
 from pipeline.methods.shared.problem import describe
 from pipeline.networks.network import Network
-from pipeline.training import inputs, selection
+from pipeline.training import choice, inputs, selection
 from pipeline.training.inputs import FeatureInputs
 from pipeline.training.loop import Data, Plan, Trainer
 from stages.finetune import finetune
@@ -63,7 +64,7 @@ def by_hand(project: Project, rate: float) -> tuple[list[float], np.ndarray]:
             FeatureInputs(features[others], None, False),
             torch.from_numpy(single[others]),
             FeatureInputs(features[own], None, False),
-            lambda _: 0.0,
+            None,
         )
         history = Trainer(network, method, data, Plan("by hand", settings, rate, 3, 0, torch.device("cpu"))).fit()
         together[:, own] = torch.stack(history.val).numpy()
@@ -120,7 +121,10 @@ def test_a_clear_gain_is_taken_and_said(project: Project) -> None:
     low, high = (metrics(project)["selection"]["gain"][name] for name in ("low", "high"))
     assert 0 < low < high
     assert "of 3 was chosen by shown labels" in summary(project)
-    assert f"points beside the fixed recipe (95 % interval {low:+.2f} to {high:+.2f})." in summary(project)
+    assert (
+        f"points beside the fixed recipe (95 % interval {low:+.2f} to {high:+.2f}, for the best of all tried)."
+        in summary(project)
+    )
 
 
 def test_the_fixed_recipe_is_taken_where_nothing_is_told_apart(project: Project) -> None:
@@ -255,7 +259,7 @@ def test_on_images_the_best_epoch_is_taken_where_val_tells_it_from_the_last(proj
     judge = selection.Judge(project.observed["single"][rows] == 1, belief.sum(axis=1, dtype=np.float64), 0)
     scores = [judge.score(logits) for logits in held["epochs_val"]]
     best = int(np.argmax(scores))
-    comparison = judge.compare(held["epochs_val"][best], held["epochs_val"][-1])
+    comparison = judge.compare_epochs(list(held["epochs_val"]), best)
     assert found["selection"] == comparison.describe()
     assert found["epoch"] == (best + 1 if comparison.better else 4) and found["weights"] == "raw"
     np.testing.assert_array_equal(held["val"], held["epochs_val"][found["epoch"] - 1])
@@ -293,12 +297,23 @@ def test_a_part_that_never_shows_a_class_is_scored(project: Project, method: str
 
 def test_beliefs_are_asked_for(project: Project) -> None:
     set_auto(project)
-    with pytest.raises(FileError, match=r"data/beliefs/digits-0/beliefs\.h5: no such file"):
-        linear_init(project.root, "digits", "an", 0, 0)
     put_beliefs(project)
     project.put(project.labels, **project.observed | {"single": np.roll(project.observed["single"], 1, axis=0)})
     with pytest.raises(FileError, match=r"beliefs\.h5: made from another data/simulate/digits-0/observed\.h5"):
         linear_init(project.root, "digits", "an", 0, 0)
+
+
+@pytest.mark.parametrize("draw", ["count", "share"])
+def test_a_shown_label_is_weighted_only_where_the_draw_picks_among_those_present(draw: str) -> None:
+    belief = np.array([[1.0, 0.5, 0.5], [0.25, 1.0, 1.0], [1.0, 1.0, 1.0], [1.0, 0.0, 0.0]])
+    single = np.array([[1, 0, 0], [0, 1, 1], [1, 0, 0], [1, -1, 0]], np.int8)
+    beliefs = Beliefs(belief, belief, 2.0, np.zeros((3, 3)), draw)
+    table: Any = SimpleNamespace(rows=lambda split: np.array([0, 1] if split == "train" else [2, 3]))
+    run: Any = SimpleNamespace(settings=SimpleNamespace(select="auto"), beliefs=beliefs, table=table, seed=0)
+    judges = choice.read_judges(run, single)
+    assert judges is not None
+    found = np.concatenate([judges[split].weights for split in ("train", "val")])
+    np.testing.assert_allclose(found, [2.0, 1.125, 3.0, 1.0] if draw == "count" else [1.0] * 4)
 
 
 def test_one_training_image_is_not_parted(project: Project) -> None:
@@ -340,6 +355,7 @@ def test_the_estimated_density_reaches_the_method(project: Project, at_most: flo
     beliefs_file(project.root, "digits", 0).unlink()
     with pytest.raises(FileError, match=r"beliefs\.h5: no such file"):
         linear_init(project.root, "digits", "epr", 0, 0)
+    put_beliefs(project)
     linear_init(project.root, "digits", "an", 0, 0)  # which asks for no density
     assert read_json(project.folder("linear_init", "digits-an-0-0") / "provenance.json")["expected_positives"] is None
 

@@ -22,6 +22,8 @@ from pipeline.training.features import Cache
 from stages.linear_init import linear_init
 from tests.training.test_run import Project
 
+SHARES = np.array([[0.2, 0.1, 0.3]] * 3)
+
 
 @pytest.fixture
 def project(tmp_path: Path, repository: Path) -> Project:
@@ -33,7 +35,9 @@ def project(tmp_path: Path, repository: Path) -> Project:
 
 def put_beliefs(project: Project, head: dict[str, np.ndarray]) -> Beliefs:
     shape = project.table.truth.shape
-    found = Beliefs(np.random.default_rng(0).random(shape).astype(np.float32), np.zeros(shape, np.float32), 1.5)
+    found = Beliefs(
+        np.random.default_rng(0).random(shape).astype(np.float32), np.zeros(shape, np.float32), 1.5, SHARES, "count"
+    )
     table = project.root / "data" / "prepare" / "digits" / "table.h5"
     write_beliefs(beliefs_file(project.root, "digits", 0), found, head, [table, project.labels], {})
     return found
@@ -100,7 +104,7 @@ def oracle_of(labels: np.ndarray, features: np.ndarray, mirrored: np.ndarray | N
         draw=0,
         name="run",
     )
-    weights, bias = _head(run, Cache(features, mirrored, None, ["mean"]), labels)
+    weights, bias, _ = _head(run, Cache(features, mirrored, None, ["mean"]), labels)
     return features @ weights.T + bias
 
 

@@ -2,7 +2,7 @@ import copy
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -598,8 +598,8 @@ def test_the_best_epoch_is_taken_where_it_is_better_than_the_last_beyond_noise(
 ) -> None:
     pairs: list[tuple[np.ndarray, np.ndarray]] = []
 
-    def is_better(best: np.ndarray, last: np.ndarray) -> bool:
-        pairs.append((best, last))
+    def is_better(epochs: Sequence[np.ndarray], best: int) -> bool:
+        pairs.append((epochs[best], epochs[-1]))
         return better
 
     data = Data(tiny.features(6), tiny.observed(6), tiny.features(5, seed=9), scripted(scores), is_better)
@@ -965,3 +965,15 @@ def test_a_log_has_a_line_a_run_and_epochs_of_long_ones(
     run(tiny.network(tiny.LINEAR, False), tiny.method("an", 8), tiny.features(8), settings={"epochs": 5})
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "epoch" in line]
     assert "5 epochs, best " in line and ", val " in line
+
+
+def test_a_log_says_nothing_of_a_score_where_nothing_is_scored(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Pace, "is_due", lambda _: True)
+    for score, said in ((None, 0), (lambda _: 0.0, 4)):
+        data = Data(tiny.features(6), tiny.observed(6), tiny.features(5, seed=9), score)
+        history = Trainer(tiny.network(), tiny.method("an", 6), data, tiny.plan(tiny.training(epochs=3))).fit()
+        assert [row["score"] for row in history.rows] == [0.0] * 3
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) == 4 and sum("val" in line for line in lines) == said

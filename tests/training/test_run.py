@@ -51,7 +51,7 @@ METHODS = {
 }
 FILES = {
     *("weights.pt", "method.pt", "logits.h5", "labels.h5", "epochs.tsv", "search.tsv", "per_class.tsv"),
-    *("metrics.json", "provenance.json", "summary.md"),
+    *("metrics.json", "provenance.json", "summary.md", "thresholds.json"),
 }
 
 
@@ -80,6 +80,7 @@ class Project:
         assert source.backbone is not None
         self.backbone = root / "weights" / "digits" / "backbone.pt"
         write_torch(self.backbone, {"architecture": tiny.BACKBONE, "state": source.backbone.state_dict()})
+        put_beliefs(self)
 
     def put(self, path: Path, **arrays: np.ndarray) -> None:
         with hdf5.create(path) as file:
@@ -225,6 +226,8 @@ def test_a_run_stores_what_it_found(project: Project) -> None:
     inputs = {path.relative_to(project.root).as_posix(): seal.read(path).digest for path in reads}
     for name in ("weights.pt", "method.pt", "logits.h5", "labels.h5"):
         assert seal.read(folder / name).inputs == inputs
+    beliefs = beliefs_file(project.root, "digits", 0)  # which its thresholds are made of
+    inputs |= {beliefs.relative_to(project.root).as_posix(): seal.read(beliefs).digest}
     assert read_json(folder / "manifest.json")["inputs"] == inputs
     provenance = read_json(folder / "provenance.json")
     assert provenance["method"] == tiny.EM_APL and provenance["settings"]["search"]["values"] == search["values"]
@@ -274,6 +277,7 @@ def test_a_run_learns_from_the_labels_of_its_draw(project: Project) -> None:
     last = project.table.truth.shape[1] - 1 - project.table.truth[:, ::-1].argmax(axis=1)
     other[np.arange(len(other)), last] = 1
     project.put(project.labels.parents[1] / "digits-1" / "observed.h5", single=other)
+    put_beliefs(project, draw=1)
     for draw in (0, 1):
         linear_init(project.root, "digits", "an", draw, 0)
     first, second = (project.bytes("linear_init", f"digits-an-{draw}-0") for draw in (0, 1))
@@ -443,6 +447,7 @@ def test_a_checkpoint_is_of_these_settings_and_files_only(
 
     def labels() -> None:
         project.put(project.labels, **project.observed | {"single": project.observed["single"][::-1].copy()})
+        put_beliefs(project)
 
     def table() -> None:
         scored = project.table.scored.copy()
@@ -626,7 +631,9 @@ def scorer(project: Project, select: str, **table: Any) -> Callable[[np.ndarray]
     project.set("finetune", select=select)
     project.write_table(**table)
     run = read_run(project.root, "finetune", "digits", "an", 0, 0, None)
-    return choice.make_scorer(run)
+    score = choice.make_scorer(run)
+    assert score is not None
+    return score
 
 
 def test_epochs_are_scored_by_full_labels_of_val(project: Project) -> None:
@@ -684,14 +691,16 @@ def no_positive_in_val(project: Project) -> None:
     project.write_table(truth=truth)
 
 
-def put_beliefs(project: Project, **changes: np.ndarray) -> np.ndarray:
+def put_beliefs(project: Project, draw: int = 0, **changes: np.ndarray) -> np.ndarray:
     """Write beliefs that know the features; return them."""
     shape = project.table.truth.shape
     logits = changes.get("logits", 4 * (project.table.truth - 0.5) + tiny.numbers(*shape, seed=6)).astype(np.float32)
     belief = np.maximum(1 / (1 + np.exp(-logits)), project.observed["single"] == 1).astype(np.float32)
     belief[project.observed["single"] < 0] = 0
-    found = Beliefs(belief, logits.astype(np.float32), float(belief.sum(axis=1).mean()))
-    write_beliefs(beliefs_file(project.root, "digits", 0), found, {}, [project.labels], {})
+    shares = belief.mean(axis=0)[:, None] * [1.0, 0.9, 1.1]
+    found = Beliefs(belief, logits.astype(np.float32), float(belief.sum(axis=1).mean()), shares, "count")
+    labels = project.labels.parents[1] / f"digits-{draw}" / "observed.h5"
+    write_beliefs(beliefs_file(project.root, "digits", draw), found, {}, [labels], {})
     return belief
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from pipeline.audits.unlabelled import compare_with_fixed, pooled_aul, resample_rows
 from pipeline.training import selection
 from pipeline.training.selection import CrossFit, Judge
 
@@ -33,25 +34,59 @@ def test_nothing_shown_scores_zero() -> None:
 def test_only_a_clear_gain_beats_the_fixed_recipe(gain: float, better: bool) -> None:
     shown, fixed = ranked(1.0, 1)
     best = fixed + np.float32(gain) * shown
-    found = Judge(shown, np.ones(len(shown)), 0).compare(best, fixed)
+    found = Judge(shown, np.ones(len(shown)), 0).compare_epochs([best, fixed], 0)
     assert found.better == better
     assert np.sign(found.difference.value) == np.sign(gain)
 
 
 def test_the_best_of_many_equal_ones_is_rarely_taken() -> None:
-    shown, fixed = ranked(1.0, 2, n=200)
-    judge = Judge(shown, np.ones(200), 0)
-    taken = 0
-    for trial in range(20):
-        noise = np.random.default_rng(trial).normal(size=fixed.shape).astype(np.float32)
-        taken += judge.compare(fixed + 0.05 * noise, fixed).better
-    assert taken <= 2  # of 20, at 2.5 %
+    taken = alone = 0
+    for trial in range(40):
+        shown, fixed = ranked(1.0, trial, n=200)
+        judge, generator = Judge(shown, np.ones(200), 0), np.random.default_rng(trial)
+        noise = generator.normal(size=(40, *fixed.shape)).astype(np.float32)
+        tried = [*(fixed + 0.3 * each for each in noise), fixed + 0.3 * generator.normal(size=fixed.shape)]
+        best = int(np.argmax([judge.score(each) for each in tried]))
+        taken += judge.compare_epochs(tried, best).better
+        alone += judge.compare_epochs([tried[best], tried[-1]], 0).better  # as if nothing else had been tried
+    assert taken <= 3 < alone  # of 40, at 2.5 % for one side
+
+
+def test_a_gain_of_one_alone_has_the_error_of_a_paired_bootstrap() -> None:
+    shown, fixed = ranked(1.0, 5)
+    best = fixed + np.float32(0.3) * ranked(1.0, 6)[1]
+    weights = np.random.default_rng(0).uniform(1, 3, len(shown))
+    found = Judge(shown, weights, 0).compare_epochs([best, fixed], 0).difference
+    repeats = resample_rows(len(shown), 400, np.random.default_rng(1))
+    drawn = [100 * pooled_aul(each, shown, weights, repeats) for each in (best, fixed)]
+    assert found.value == pytest.approx(
+        100 * np.diff([pooled_aul(each, shown, weights)[0] for each in (fixed, best)])[0]
+    )
+    assert found.error == pytest.approx((drawn[0] - drawn[1]).std(ddof=1), rel=0.15)
+    assert found.high - found.low == pytest.approx(2 * 1.96 * found.error, rel=0.15)
+
+
+def test_intervals_of_all_that_were_tried_hold_together() -> None:
+    """Means of rows of a normal distribution, whose true differences are 0."""
+    missed = 0
+    for trial in range(200):
+        gains = np.random.default_rng(trial).normal(size=(12, 150)) * np.arange(1, 13)[:, None]
+        repeats = resample_rows(150, 200, np.random.default_rng(trial + 1000))
+        found = compare_with_fixed(gains, np.zeros(150), np.ones(150), repeats)
+        missed += any(each.low > 0 or each.high < 0 for each in found)
+    assert 2 <= missed <= 22  # of 200, at 5 %; each by itself it would be about 90
+
+
+def test_nothing_that_differs_has_an_interval_of_no_width() -> None:
+    repeats = resample_rows(6, 20, np.random.default_rng(0))
+    (found,) = compare_with_fixed(np.ones((1, 6)), np.ones(6), np.ones(6), repeats)
+    assert found == (0, 0, 0, 0)
 
 
 def test_a_comparison_is_the_same_when_it_is_made_again() -> None:
     shown, logits = ranked(1.0, 3)
     judge = Judge(shown, np.ones(len(shown)), 7)
-    assert judge.compare(logits, logits[::-1]) == judge.compare(logits, logits[::-1])
+    assert judge.compare_epochs([logits, logits[::-1]], 0) == judge.compare_epochs([logits, logits[::-1]], 0)
 
 
 @pytest.mark.parametrize("n", [2, 3, 10, 101])

@@ -104,8 +104,9 @@ def outcome(stage: str, settings: Training) -> bytes:
     )
     rules.raise_if_any(rules.training_run(planned))
     truth = np.random.default_rng(2).integers(0, 2, (VAL, tiny.C)).astype(np.int8)
-    table = SimpleNamespace(reference=lambda _: (truth, None), rows=lambda _: np.arange(VAL))
+    table = SimpleNamespace(reference=lambda _: (truth, np.ones_like(truth, bool)), rows=lambda _: np.arange(VAL))
     score = choice.make_scorer(SimpleNamespace(table=table, **vars(planned)))  # type: ignore[arg-type]
+    assert score is not None
     train, validation = inputs_of(stage, settings)
 
     def fit(setting: search.Setting, epochs: int | None) -> Trained:

@@ -8,8 +8,8 @@ from pipeline.config.params import TRAINING_STAGES
 from pipeline.report import analyses, figures, frames
 from pipeline.report.context import Chosen, Page, Part
 from pipeline.report.findings import MISSED
-from pipeline.report.frames import ARM, Results
-from pipeline.report.text import column, percent, whole
+from pipeline.report.frames import ARM, RULES, RUN, WORTH, Results
+from pipeline.report.text import column, percent, points, whole
 
 
 def part(page: Page, result: Results) -> Part:
@@ -34,6 +34,7 @@ def part(page: Page, result: Results) -> Part:
     content = {
         "table": pd.DataFrame(table) if len(rows) else None, "rounds": _rounds(page, result),
         "classes": _classes(page, result), "calibration": _calibration(page, result),
+        "thresholds": _thresholds(page, result),
     }  # fmt: skip
     return Part(result.name, content if any(value is not None and len(value) for value in content.values()) else None)
 
@@ -56,7 +57,54 @@ def _without_truth(page: Page, result: Results) -> dict[str, Any]:
         titles = {"Class": "class", "Unknown": "unknown", "Called present": "positives", "Called absent": "negatives",
                   "Coverage": "coverage"}  # fmt: skip
         by_class = _class_tables(page, result, every, page.choose(result, every).shown, titles)
-    return {"table": pd.DataFrame(table), "classes": by_class}
+    return {"table": pd.DataFrame(table), "classes": by_class, "thresholds": _thresholds(page, result)}
+
+
+def _thresholds(page: Page, result: Results) -> dict[str, Any]:
+    """Return what each rule of thresholds is worth, where test labels are known, and thresholds by class of some arms.
+
+    A cell of worth is F1 as a mean over classes, and of all labels together; means over draws and seeds.
+    """
+    worth = frames.spreads(result.runs, ARM, [f"{rule}_{name}" for rule in RULES for name in WORTH])
+    table = None
+    if len(known := worth[worth["zero_macro"].notna()]):
+        page.table(f"{result.name}-f1", known)
+        cells = {
+            title: [
+                f"{points(a)} / {points(b)}"
+                for a, b in zip(known[f"{rule}_macro"], known[f"{rule}_micro"], strict=True)
+            ]
+            for rule, title in RULES.items()
+        }
+        found = {f"Found by {RULES[rule].lower()}": column(known, f"{rule}_found") for rule in ("matching", "0.9")}
+        table = pd.DataFrame({**page.names(result, known), **cells, **found})
+    page.table(
+        f"{result.name}-thresholds", result.cuts[[*ARM, *RUN, *(n for n in result.cuts if n not in (*ARM, *RUN))]]
+    )
+    first = result.cuts.drop_duplicates([*ARM, "class"])
+    mine = dict(frames.by_arm(first))
+    return {
+        "table": table,
+        "by_class": {
+            f"{page.name(result, arm)}, {page.short[arm[0]]}": _cuts(mine[arm])
+            for arm in page.choose(result, first).shown
+        },
+    }
+
+
+def _cuts(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the table of one run's thresholds."""
+
+    def logits(name: str) -> list[str]:
+        return ["–" if pd.isna(value) else f"{value:.2f}" for value in rows[name]]
+
+    ends = zip(logits("matching_low"), logits("matching_high"), strict=True)
+    return pd.DataFrame({
+        "Class": rows["class"], "Estimated share": rows["share"].map(percent), "Matching": logits("matching"),
+        "Its 95 % interval": ["–" if low == "–" else f"{low} to {high}" for low, high in ends],
+        "Shown": rows["shown"].map(whole), "Finds 80 %": logits("conformal_0.8"), "90 %": logits("conformal_0.9"),
+        "95 %": logits("conformal_0.95"), "Why not": rows["reason"],
+    })  # fmt: skip
 
 
 def _class_tables(
@@ -100,12 +148,8 @@ def _classes(page: Page, result: Results) -> dict[str, Any] | None:
     titles = {"Class": "class", "Unknown": "unknown", "Coverage": "coverage", "Accuracy": "accuracy",
               "Base rate": "base", "Hidden positives": "hidden_positives", "Called absent": "called_negative",
               "Found": "found"}  # fmt: skip
-    looks = {
-        arm: look
-        for _, mine in every.groupby("stage", sort=False)
-        for arm, look in page.choose(result, mine).looks.items()
-    }
-    chosen = Chosen(looks)
+    choices = [page.choose(result, mine) for _, mine in every.groupby("stage", sort=False)]
+    chosen = Chosen({arm: look for choice in choices for arm, look in choice.looks.items()}, choices[0].by)
     return {"tables": _class_tables(page, result, every, chosen.shown, titles), "chosen": chosen}
 
 

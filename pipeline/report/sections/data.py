@@ -2,10 +2,9 @@
 
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from pipeline.report import counts, figures
+from pipeline.report import analyses, counts, figures
 from pipeline.report.context import Page, Part
 from pipeline.report.frames import Results
 from pipeline.report.text import leaves, percent, whole
@@ -29,7 +28,11 @@ def part(page: Page, result: Results) -> Part:
         content["simulate"] = about.first_draw
         content["rates"] = {draw: report["false_negative_rate"] for draw, report in about.simulate.items()}
     if about.beliefs:
-        content["believed"] = {draw: _believed(result, report) for draw, report in about.beliefs.items()}
+        found = {draw: analyses.believed(result, draw) for draw in about.beliefs}
+        page.table(f"{result.name}-shares", pd.concat([rows.assign(draw=draw) for draw, rows in found.items()]))
+        content["believed"] = {draw: _believed(result, draw, rows) for draw, rows in found.items()}
+        content["shares"] = _shares(next(iter(found.values())))
+        content["hidden"] = analyses.hidden_by_belief(result)
     if len(classes):
         image = figures.supports(classes.sort_values("support_train", ascending=False, kind="stable"))
         content["figure"] = page.figure(f"{result.name}-classes", image, classes)
@@ -39,14 +42,28 @@ def part(page: Page, result: Results) -> Part:
     return Part(result.name, content or None)
 
 
-def _believed(result: Results, report: dict[str, Any]) -> dict[str, Any]:
+def _believed(result: Results, draw: int, rows: pd.DataFrame) -> dict[str, Any]:
     """Return labels an image as beliefs estimate them, with what is true of the training images where that is known."""
-    found, table = {"labels": report["labels_per_image"], "true": None, "error": None}, result.about.table
-    if result.truth and table is not None:
-        truth = table.truth[table.rows("train")]
-        shares = [report["shares"][name]["value"] for name in table.classes]
-        found |= {"true": float(truth.sum(axis=1).mean()), "error": float(np.abs(truth.mean(axis=0) - shares).mean())}
-    return found
+    labels, found = result.about.beliefs[draw]["labels_per_image"], {"true": None, "error": None, "inside": None}
+    known = rows.dropna(subset="true")
+    if len(known):
+        sized = known.dropna(subset="low")
+        inside = int(((sized["low"] <= sized["true"]) & (sized["true"] <= sized["high"])).sum())
+        found = {"true": float(known["true"].sum()), "error": float((known["share"] - known["true"]).abs().mean())}
+        found |= {"inside": f"{inside} of {len(sized)}" if len(sized) else None}
+    return {"labels": labels, **found}
+
+
+def _shares(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the table of class shares of one draw."""
+    table = {
+        "Class": rows["class"], "Estimated": rows["share"].map(percent),
+        "95 % interval": [
+            "–" if pd.isna(low) else f"{percent(low)} to {percent(high)}"
+            for low, high in rows[["low", "high"]].to_numpy()
+        ],
+    }  # fmt: skip
+    return pd.DataFrame({**table, **({"True": rows["true"].map(percent)} if rows["true"].notna().any() else {})})
 
 
 def _splits(result: Results, splits: pd.DataFrame) -> pd.DataFrame:

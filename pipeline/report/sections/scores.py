@@ -104,7 +104,7 @@ def _side_by_side(page: Page, result: Results) -> dict[str, Any] | None:
         "Learning rates, linear head": rates["linear_init"], "Learning rates, fine-tuned": rates["finetune"],
         "Knows the label density": density,
     }  # fmt: skip
-    words, kind = findings.own_head(result)
+    words, kind = ("", "note") if "test" in result.given else findings.own_head(result)
     marks = _marks(rows["method"].tolist(), [""] * len(rows), result.given)
     return {"table": pd.DataFrame(table), "marks": marks, "verdict": words, "kind": kind, **_conditions(every)}
 
@@ -133,6 +133,7 @@ def _stage(page: Page, result: Results, stage: str, ranked: pd.DataFrame) -> dic
     table = {
         "Method": methods,
         f"Test mAP, {first['classes_present']} present": column(rows, "test_map"),
+        **({} if "test" not in result.given else {"Shown labels": [points(score) for score in rows["shown_score"]]}),
         **_deviations(rows),
         **{key.capitalize(): rows[key] for key in ("head", "protocol") if rows[key].nunique() > 1},
         f"Absent = 0, {first['classes']} classes": column(rows, "test_map_absent_zero"),
@@ -153,6 +154,8 @@ def _stage(page: Page, result: Results, stage: str, ranked: pd.DataFrame) -> dic
         "marks": _marks(rows["method"].tolist(), rows["head"].tolist(), result.given),
         "runs": 0 if uneven else counts[0],
         "draws": result.draws,
+        "order": result.order(stage),
+        "images": first["shown_images"],
         "paired": _paired(page, result, stage),
         "reasons": rows.loc[rows["gap_share"].isna() & result.truth, "gap_share_reason"].unique().tolist(),
         "rules": runs["select"].unique().tolist(),

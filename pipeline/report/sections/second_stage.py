@@ -29,5 +29,6 @@ def part(page: Page, result: Results) -> Part:
         "Thresholds of both": [" / ".join(listed(side) or "–" for side in sides) for sides in rows["thresholds"]],
         "Epochs of both": [" / ".join(listed(side) or "–" for side in sides) for sides in rows["epochs"]],
     }  # fmt: skip
-    sentences = [marked(findings.second_stage(row), result.given) for row in every]
+    ranks = "test" not in result.given  # given labels say of no network that it is better
+    sentences = [marked(findings.second_stage(row), result.given) for row in every if ranks]
     return Part(result.name, {"sentences": sentences, "table": pd.DataFrame(table)})
