@@ -35,6 +35,8 @@ BLOCK = {
     "bad_images": "stop",
     "links": "inside",
     "max_pixels": 200_000_000,
+    "parents": {},
+    "exclusive": [],
     "val_fraction": 0.2,
     "split_seed": 1200,
 }

@@ -38,7 +38,7 @@ def main() -> None:
     known = Problem(N, tuple(map(str, range(C))), torch.from_numpy((observed == 1).sum(0)), None)
 
     def ours() -> None:
-        network = Network({"backbone": None, "width": D, "classes": C, "head": {"kind": "linear"}})
+        network = Network({"backbone": None, "width": D, "classes": C, "head": {"kind": "linear", "scale": "none"}})
         method = base.build("an", {"floor": 0.0}, known)
         plan = Plan("benchmark", settings, 1e-3, settings.epochs, 0, torch.device("cpu"))
         Trainer(network, method, Data(inputs, torch.from_numpy(observed), few, None), plan).fit()

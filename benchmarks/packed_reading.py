@@ -61,7 +61,9 @@ def jpegs(folder: Path, photos: Path | None) -> list[Path]:
 
 def training_step(size: int) -> Callable[[], None]:
     """Return one step of finetune on a batch that is at hand."""
-    network = Network({"backbone": BACKBONE, "width": 1280, "classes": CLASSES, "head": {"kind": "linear"}}).train()
+    network = Network(
+        {"backbone": BACKBONE, "width": 1280, "classes": CLASSES, "head": {"kind": "linear", "scale": "none"}}
+    ).train()
     network.freeze([], True)
     names = tuple(map(str, range(CLASSES)))
     method = base.build("an", {"floor": 0.0}, Problem(BATCH, names, torch.ones(CLASSES, dtype=torch.int64), None))

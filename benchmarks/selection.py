@@ -53,7 +53,8 @@ class Heads:
         self.params, self.dataset, self.table = params, dataset, table
         train = table.rows("train")
         cache = Path("data") / "features" / dataset / "features.h5"
-        self.features, self.mirrored = read_features(cache, len(table.paths), len(train))
+        stored = read_features(cache, table)
+        self.features, self.mirrored = stored.plain, stored.mirrored
         self.observed = torch.from_numpy(observed[train])
         self.folds = selection.split_folds(len(train), 0)
 
@@ -67,7 +68,7 @@ class Heads:
         density = getattr(known, "value", None)
         problem = describe(self.table.classes, labels.numpy(), density if isinstance(density, float) else None, width)
         seeds.seed_torch(0, "network")
-        head = {"kind": "linear"}
+        head = {"kind": "linear", "scale": "none"}
         network = Network({"backbone": None, "width": width, "classes": len(self.table.classes), "head": head})
         data = Data(Subset(self.training(settings.flip), kept), labels, asked, None)
         plan = Plan(f"{method} {rate:g}", settings, rate, settings.epochs, 0, torch.device("cpu"))

@@ -72,7 +72,7 @@ def read_subset(
     root = WORK / dataset
     table = read_table(root / "data" / "prepare" / dataset / "table.h5")
     rows = table.rows("train")
-    features, mirrored = read_features(Path("data/features") / dataset / "features.h5", len(table.paths), len(rows))
+    features, mirrored = read_features(Path("data/features") / dataset / "features.h5", table)[:2]
     kept = np.random.default_rng(0).permutation(len(rows))[:images]
     labels = read_observed(observed_file(root, dataset, draw), table)["single"][rows][kept]
     train = FeatureInputs(features[rows][kept], None if mirrored is None else mirrored[kept], settings.flip)
@@ -108,7 +108,14 @@ def train_ladder(dataset: str, images: int, batch: int, method: str, draw: int) 
     rows = []
     for rate in LADDERS[dataset]:
         seeds.seed_torch(0, "network")
-        network = Network({"backbone": None, "width": width, "classes": len(table.classes), "head": {"kind": "linear"}})
+        network = Network(
+            {
+                "backbone": None,
+                "width": width,
+                "classes": len(table.classes),
+                "head": {"kind": "linear", "scale": "none"},
+            }
+        )
         built = base.build(method, params.method(method, "default"), problem)
         plan = Plan("subset", settings, rate, epochs, 0, torch.device("cpu"))
         data = Data(train, torch.from_numpy(labels), val, None)
@@ -143,7 +150,7 @@ def find_rate(curve: dict[float, float], block: dict[str, Any], extend: int) -> 
     def judge(trial: tuple[float, float] | None) -> search.Verdict:
         return search.Verdict(-math.inf, 0, 1) if trial is None else search.Verdict(trial[0], 1, None)
 
-    _, trial, _ = search.choose(settings, lambda rate, _: known.get(f"{rate:.3g}"), judge)
+    _, trial, _ = search.choose(settings, lambda setting, _: known.get(f"{setting.rate:.3g}"), judge)
     assert trial is not None  # the grid itself is on the ladder
     return trial[1]
 

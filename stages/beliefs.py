@@ -16,7 +16,7 @@ from pipeline.core.errors import ConfigError
 from pipeline.core.manifest import write_manifest
 from pipeline.core.summary import write_summary
 from pipeline.labels.beliefs import beliefs_file, rank_hidden, write_beliefs
-from pipeline.labels.observed import observed_file, read_observed
+from pipeline.labels.observed import observed_file, read_shown
 from pipeline.labels.table import SPLITS, read_table
 from pipeline.training.features import read_features
 from pipeline.training.settings import GivenBeliefs
@@ -44,18 +44,18 @@ def beliefs(root: Path, dataset: str, draw: int) -> None:
     settings = read_params(root / "params.yaml").settings("beliefs", dataset)
     table_file, labels_file = root / "data" / "prepare" / dataset / "table.h5", observed_file(root, dataset, draw)
     table = read_table(table_file)
-    observed = read_observed(labels_file, table, ["single"])["single"]
+    observed = read_shown(labels_file, table)
     cache = root / "data" / "features" / dataset / "features.h5"
-    features = read_features(cache, len(table.paths), len(table.rows("train")))
+    stored = read_features(cache, table)
     if isinstance(settings, GivenBeliefs):
         found = take_given(root, settings, table, observed)
     else:
         try:
-            found = fit_beliefs(settings, features, table, observed, draw)
+            found = fit_beliefs(settings, stored, table, observed, draw)
         except ValueError as error:
             raise ConfigError(f"beliefs.{dataset}: {error}") from error
     output, reads = beliefs_file(root, dataset, draw), [cache, table_file, labels_file]
-    write_beliefs(output, found.beliefs, found.head, reads)
+    write_beliefs(output, found.beliefs, found.head, reads, settings.model_dump())
     rows = [
         {"path": table.paths[row], "split": SPLITS[table.split[row]], "class": table.classes[column], "belief": chance}
         for row, column, chance in rank_hidden(found.beliefs.belief, observed, HIDDEN)

@@ -24,7 +24,7 @@ def end_to_end(root: Path, dataset: str, method: str, draw: int, seed: int, vari
     run = read_run(root, "end_to_end", dataset, method, draw, seed, variant)
     backbone = root / "weights" / dataset / "backbone.pt"
     start = Start(
-        lambda: on_backbone(backbone, run.settings.head.model_dump(), len(run.table.classes)),
+        lambda head: on_backbone(backbone, head.model_dump(), len(run.table.classes), ["mean"]),
         lambda network: image_inputs(run, network),
         image_reads(run, backbone),
     )

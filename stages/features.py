@@ -14,7 +14,7 @@ from pipeline.core.summary import write_summary
 from pipeline.data import images
 from pipeline.labels.table import read_table
 from pipeline.networks import backbone as backbones
-from pipeline.training.features import MIRRORED, PLAIN, compute_features, write_features
+from pipeline.training.features import Extractor, compute_features, write_features
 from pipeline.training.inputs import ImageInputs
 
 
@@ -38,24 +38,26 @@ def features(root: Path, dataset: str) -> None:
     module, description = backbones.load(weights)
     pixels = images.Pixels(packed)
     inputs = ImageInputs(pixels, np.arange(len(pixels)), description["mean"], description["std"])
-    reads, rows = [packed, weights], {PLAIN: np.arange(len(pixels))}
+    reads, mirrored = [packed, weights], None
     if settings.mirrored:
         reads.append(table)
-        rows[MIRRORED] = read_table(table).rows("train")
+        mirrored = read_table(table).rows("train")
     folder = root / "data" / "features" / dataset
     code = resume.room_files("core", "labels", "networks", "data", "training")
     fingerprint = resume.fingerprint(settings.model_dump(), [*reads, *code, Path(__file__)])
     run_folder = resume.scratch_folder(root) / f"features-{dataset}"
     resume.delete_stale(run_folder, fingerprint, f"features {dataset}")
     with resume.Checkpoint(run_folder / fingerprint) as checkpoint:
-        arrays = compute_features(module, inputs, rows, (dataset, settings.batch_size, device), checkpoint)
+        extractor = Extractor(module, settings.pools, settings.batch_size, device, dataset)
+        arrays = compute_features(extractor, inputs, mirrored, settings.places, checkpoint)
         about = {name: description[name] for name in ("mean", "std")}
-        write_features(folder / "features.h5", reads, arrays, settings.dtype, dataset, **about)
+        write_features(folder / "features.h5", reads, arrays, settings, dataset, **about)
         checkpoint.delete()
     context = {
         "dataset": dataset,
         "images": len(pixels),
-        "width": module.width,
+        "width": module.width * len(settings.pools),
+        "pools": settings.pools,
         "dtype": settings.dtype,
         "views": list(arrays),
     }

@@ -9,6 +9,7 @@ from pipeline.config.runs import read_run
 from pipeline.core import files
 from pipeline.core.errors import FileError
 from pipeline.networks.network import Network
+from pipeline.networks.settings import Head, at_scale, scale_before
 from pipeline.training.execute import execute
 from pipeline.training.run import Start, image_inputs, image_reads
 
@@ -30,16 +31,18 @@ def lac(root: Path, dataset: str, method: str, draw: int, seed: int, variant: st
     run = read_run(root, "lac", dataset, method, draw, seed, variant)
     weights = root / "runs" / "end_to_end" / f"{dataset}-{run.start}-{draw}-{seed}" / "weights.pt"
     content = files.read_torch(weights)
-    head, wanted = content["architecture"]["head"], run.settings.head.model_dump()
-    if not may_start("lac", wanted, head):
-        raise FileError(f"{weights}: its head is {head}, lac.head asks for {wanted}")
+    before = content["architecture"]["head"]
+    scale = scale_before(run.settings.head, before)
+    if not may_start("lac", at_scale(run.settings.head, scale).model_dump(), before):
+        raise FileError(f"{weights}: its head is {before}, lac.head asks for {run.settings.head.model_dump()}")
 
-    def make_network() -> Network:
+    def make_network(_: Head) -> Network:
         network = Network(content["architecture"])
         network.load_state_dict(content["state"])
         return network
 
-    execute(run, Start(make_network, lambda network: image_inputs(run, network), image_reads(run, weights)))
+    reads = image_reads(run, weights)
+    execute(run, Start(make_network, lambda network: image_inputs(run, network), reads, scale=scale))
 
 
 if __name__ == "__main__":

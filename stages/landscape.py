@@ -55,6 +55,7 @@ def landscape(root: Path, dataset: str, method: str, draw: int, seed: int) -> No
         "method": point.method,
         "state": list(point.state),
         "settings": settings,
+        "grouped": run.settings.group_consistency is not None,
         "metrics": metrics,
     }
     write_summary(folder / "summary.md", entry.TEMPLATES / "landscape.md.j2", context)

@@ -12,8 +12,8 @@ from pipeline.networks.network import Network
 from pipeline.training.closed_form import fit_closed_form
 from pipeline.training.execute import execute
 from pipeline.training.features import read_features
-from pipeline.training.inputs import FeatureInputs, Inputs
-from pipeline.training.run import SPLITS, Start
+from pipeline.training.inputs import Inputs
+from pipeline.training.run import Start, feature_inputs
 
 
 def linear_init(root: Path, dataset: str, method: str, draw: int, seed: int, variant: str | None = None) -> None:
@@ -32,30 +32,22 @@ def linear_init(root: Path, dataset: str, method: str, draw: int, seed: int, var
     """  # noqa: DOC502  FileError comes from `read_features`
     run = read_run(root, "linear_init", dataset, method, draw, seed, variant)
     cache = root / "data" / "features" / dataset / "features.h5"
-    features, mirrored = read_features(cache, len(run.table.paths), len(run.table.rows("train")))
+    stored = read_features(cache, run.table)
     architecture = {
         "backbone": None,
-        "width": features.shape[1],
+        "pools": stored.pools,
+        "width": stored.plain.shape[1],
         "classes": len(run.table.classes),
-        "head": run.settings.head.model_dump(),
     }
 
-    def make_inputs(_: Network) -> dict[str, Inputs]:
-        rows = {split: run.table.rows(split) for split in SPLITS}
-        return {
-            split: FeatureInputs(
-                features[rows[split]],
-                mirrored if split == "train" else None,
-                run.settings.flip and split == "train",
-            )
-            for split in SPLITS
-        }
+    def make_inputs(network: Network) -> dict[str, Inputs]:
+        return feature_inputs(stored, run, network.head)
 
     torch.set_num_threads(1)  # a step of a linear head is too small to share; more threads wait for each other
     reads = [cache, run.observed_file]
-    start = Start(lambda: Network(architecture), make_inputs, reads, cross_fits=True)
+    start = Start(lambda head: Network(architecture | {"head": head.model_dump()}), make_inputs, reads, cross_fits=True)
     if load(method).closed_form:
-        fit_closed_form(run, start, features, mirrored)
+        fit_closed_form(run, start, stored)
     else:
         execute(run, start)
 

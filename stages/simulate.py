@@ -7,7 +7,7 @@ is what is observed.
 Reads data/prepare/<dataset>/table.h5 and the table of weights that ``simulate.bias`` may name; writes
 data/simulate/<dataset>-<draw>/: observed.h5 (`single`, and the oracles' `all` and `negatives`), report.json (counts,
 false-negative rate of each class, how far the draw is from an unbiased one) and summary.md. All rows get labels, those
-of val and test too.
+of val and test too. What the dataset's rules imply of the labels that stay known is known too, counted apart.
 """
 
 from stages import entry  # isort: split
@@ -42,11 +42,13 @@ def simulate(root: Path, dataset: str, draw: int) -> None:
     rules.raise_if_any(rules.label_protocol(dataset, settings, table))
     rules.raise_if_any(rules.empty_rows(dataset, settings, table))
     drawn = draws.observe(root, table, objects, settings, draw)
-    label_sets = oracles.label_sets(table, drawn.observed)
+    known = drawn.imply(table)
     report = describe_settings(root, settings, draw) | statistics.summarize_draw(table, drawn, objects, settings)
+    report["implied"] = statistics.summarize_implied(table, drawn, known)
 
     folder = observed_file(root, dataset, draw).parent
-    write_observed(folder / "observed.h5", label_sets, file)
+    implied = None if table.rules is None else known != drawn.observed
+    write_observed(folder / "observed.h5", oracles.label_sets(table, known), file, implied)
     files.write_json(folder / "report.json", report)
     context = report | {"dataset": dataset}
     write_summary(folder / "summary.md", entry.TEMPLATES / "simulate.md.j2", context)

@@ -47,7 +47,8 @@ def others(kind: Any, value: Any) -> list[Any]:
     if kind is float:
         return [value / 4, 4 * value, (value + 1) / 2] if isinstance(value, float) and value else [0.5]
     if get_origin(kind) is list:
-        return [["layers.1"], []] if get_args(kind) == (str,) else [[0.05]]
+        kinds = {(str,): [["layers.1"], []], (Literal["none", "unit"],): [["none", "unit"], ["unit", "none"]]}
+        return kinds.get(get_args(kind), [[0.05], [0.05, 0.3]])
     return []
 
 

@@ -17,7 +17,7 @@ from pipeline.training.settings import StrongView, Training
 C, D, SIDE = 3, 4, 16
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.25)
 BACKBONE = {"source": "small", "width": 8, "mean": MEAN, "std": STD}
-LINEAR = {"kind": "linear"}
+LINEAR = {"kind": "linear", "scale": "none"}
 EMBEDDING = {"kind": "label_embedding", "dim": 8, "heads": 2, "feedforward": 8, "encoder_layers": 1}
 EMBEDDING |= {"decoder_layers": 1, "dropout": 0.2, "embedding": 6}
 STRONG = {"crop": 1.0, "cutout": 0.5, "operations": 2, "magnitude": 9, "jitter": 0.8, "grayscale": 0.2}
@@ -36,6 +36,7 @@ BLOCK: dict[str, Any] = {
     "weight_decay": 0.0,
     "learning_rate": 0.1,
     "search": None,
+    "group_consistency": None,
     "head_factor": 1.0,
     "schedule": "constant",
     "warmup": 0.0,

@@ -88,7 +88,11 @@ def precision_at_shown(scores: np.ndarray, shown: np.ndarray, weights: np.ndarra
 
 
 def compare_precision(
-    precision: np.ndarray, shown: np.ndarray, weights: np.ndarray, least: int = LEAST
+    precision: np.ndarray,
+    shown: np.ndarray,
+    weights: np.ndarray,
+    least: int = LEAST,
+    groups: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compare sets of scores by their weighted precision, each with the best of them.
 
@@ -97,6 +101,7 @@ def compare_precision(
         shown: (N, C) bool.
         weights: (N,) those of the precision.
         least: Shown positives of a class that counts.
+        groups: (N,) numbers of groups of images, which err together; None: each image by itself.
 
     Returns:
         (L,) means over classes, and (L,) standard errors of how far each stays behind the best, over the images with
@@ -108,10 +113,11 @@ def compare_precision(
     mass = np.where(np.isin(columns, kept), weights[rows], 0.0)
     mass /= np.bincount(columns, mass, shown.shape[1])[columns].clip(min=np.finfo(np.float64).tiny) * max(1, len(kept))
     means = precision @ mass
+    unit = np.arange(len(shown)) if groups is None else groups
     errors = []
     for behind in precision[np.argmax(means)] - precision:
         centre = np.bincount(columns, behind * mass, shown.shape[1]) * len(kept)
-        moved = np.bincount(rows, mass * (behind - centre[columns]), len(shown))
+        moved = np.bincount(unit[rows], mass * (behind - centre[columns]), len(shown))
         errors.append(np.sqrt(np.square(moved).sum()))
     return means, np.array(errors)
 
@@ -227,18 +233,23 @@ def mean_over_classes(values: np.ndarray, shown: np.ndarray, least: int = LEAST)
     return _mean(np.where(known, kept, 0), known)
 
 
-def resample_rows(n: int, times: int, generator: np.random.Generator) -> np.ndarray:
+def resample_rows(n: int, times: int, generator: np.random.Generator, groups: np.ndarray | None = None) -> np.ndarray:
     """Return how often each row is drawn by a bootstrap.
 
     Args:
         n: Rows, as many as are drawn.
         times: Bootstraps.
         generator: Where chance comes from.
+        groups: (n,) numbers of groups, which are drawn whole: rows of one are alike, and tell less than as many others.
+            As many groups are drawn as there are, so the rows vary in number. None: rows are drawn.
 
     Returns:
         (times, n) int32.
     """
-    return np.stack([np.bincount(generator.integers(n, size=n), minlength=n) for _ in range(times)]).astype(np.int32)
+    unit = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
+    units = int(unit.max(initial=-1)) + 1
+    drawn = [np.bincount(generator.integers(units, size=units), minlength=units) for _ in range(times)]
+    return np.stack(drawn).astype(np.int32)[:, unit]
 
 
 def estimate(value: float, bootstrap: np.ndarray) -> Estimate:

@@ -49,6 +49,7 @@ def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
     parser.add_argument("--path", metavar="COLUMN", help="column or key of the picture files")
     parser.add_argument("--labels", metavar="COLUMN", help="column or key of the label names")
     parser.add_argument("--split", metavar="COLUMN", help="column or key of the words train, val and test")
+    parser.add_argument("--group", metavar="COLUMN", help="column or key of groups of images that no split may cut")
     parser.add_argument(
         "--separator", metavar="MARK", help=f"what stands between label names in a text; {NONE}: a text is one name"
     )
@@ -74,7 +75,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     Raises:
         ConfigError: The folder's labels are not understood or too few, or the name is in use.
     """
-    named = Named(options.path, options.labels, options.split)
+    named = Named(options.path, options.labels, options.split, options.group)
     declared = Declared(options.separator, options.zero, options.minus_one, options.empty, options.links)
     block = recognise(options.folder, options.exhaustive, named, declared)
     folder = find_folder(options.folder).resolve()
@@ -150,6 +151,9 @@ def describe(block: dict[str, Any], data: Dataset) -> Iterator[str]:
         )
     counts = ", ".join(f"{len(table.rows(split))} {split}" for split in SPLITS)
     yield f"splits: {counts}" + (f"; drawn: {' and '.join(drawn)}" if drawn else "")
+    if groups := report.get("groups"):
+        most = groups["largest"] and f"; the largest, {groups['largest']['name']}, has {groups['largest']['images']}"
+        yield f"groups of several images: {groups['of_several_images']}{most or ''}; no split cuts one"
     if table.measurable("val") and not table.exhaustive:
         yield "val is labelled in full: epochs and learning rates are chosen by its truth (select: clean)"
 
@@ -174,6 +178,7 @@ def _describe_file(block: dict[str, Any]) -> str:
     said["absent"] = content.get("absent_key")
     said["split"] = block.get("split_column") or content.get("split_key") or "none"
     said["split"] = "by folder" if "*" in block["file"] else said["split"]
+    said["group"] = block.get("group_column") or content.get("group_key")
     return ", ".join(f"{key}: {value}" for key, value in said.items() if value)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.cli.label_files import (
+    GROUP,
     SPLIT,
     Declared,
     Named,
@@ -63,14 +64,21 @@ def recognise_columns(
     paths = [named.path] if named.path else _find_paths(free, values, found)
     splits = [named.split] if named.split else _find_splits({name: values[name] for name in free})
     rest = [name for name in values if name not in (*paths, *splits)]
+    groups = [named.group] if named.group else _find_groups(rest, named, values)
+    rest = [name for name in rest if name not in groups]
     joined = bool(paths) and len(set(values[paths[0]])) < len(values[paths[0]])
     applies = [name for name in rest if joined and name.lower() in APPLIES and name != named.labels]
     numbers = [name for name in rest if name != named.labels and _is_extra(name, values[name])]
     rest = [name for name in rest if name not in (*applies, *numbers)]
     cells = [name for name in rest if _are_cells(values[name])]
     column = named.labels or _find_labels(rest, cells, values)
-    if len(paths) != 1 or len(splits) > 1 or len(applies) > 1 or (column is None and not (rest and cells == rest)):
+    if (
+        len(paths) != 1
+        or max(map(len, (splits, applies, groups))) > 1
+        or (column is None and not (rest and cells == rest))
+    ):
         listed = {"picture files": paths, "train, val and test": splits, tables.VALUES: cells}
+        listed |= {"groups": groups} if len(groups) > 1 else {}
         listed["something else"] = [name for name in rest if name not in cells] + numbers
         expected = "one of label names, or one of 1, 0, -1 and nothing for each class"
         raise ConfigError(explain_unclear(sheet.file, "column", expected, listed))
@@ -80,7 +88,10 @@ def recognise_columns(
     else:
         block |= {"labels": _class_columns(sheet, cells, exhaustive, declared)}
         block |= {"classes": sorted(cells)} if numbers else {}
-    return block | {"split_column": splits[0] if splits else None}
+    return block | {
+        "split_column": splits[0] if splits else None,
+        "group_column": groups[0] if groups else None,
+    }
 
 
 def read_sheet(files: list[Path]) -> Sheet:
@@ -138,6 +149,13 @@ def _find_splits(values: dict[str, list[str]]) -> list[str]:
     words = [name for name in values if _holds((value.lower() for value in values[name]), WORDS)]
     called = [name for name in values if name.lower() in SPLIT and not _are_marks(values[name])]
     return words or called  # the source names the values that are no splits
+
+
+def _find_groups(rest: list[str], named: Named, values: dict[str, list[str]]) -> list[str]:
+    """Return the columns called as groups are, unless they mark a class or nothing else could hold the labels."""
+    called = [name for name in rest if name.lower() in GROUP and name != named.labels and not _are_marks(values[name])]
+    others = [name for name in rest if name not in called and not _is_extra(name, values[name])]
+    return called if others or named.labels else []
 
 
 def _find_labels(rest: list[str], cells: list[str], values: dict[str, list[str]]) -> str | None:

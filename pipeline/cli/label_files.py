@@ -14,6 +14,8 @@ from pipeline.data.names import SEPARATORS, UNSURE, looks_like_list, separates, 
 
 SPLIT = {"split", "splits", "subset", "partition"}
 """Usual names of the column of splits, compared without case."""
+GROUP = {f"{kind}{mark}" for kind in ("group", "burst", "video", "patient", "product") for mark in ("", "_id", "id")}
+"""Usual names of the column of groups of images of one thing, compared without case."""
 MARKS = (*SEPARATORS, *UNSURE)
 NONE = "none"
 """What stands for no separator on the command line."""
@@ -26,6 +28,7 @@ class Named:
     path: str | None = None
     labels: str | None = None
     split: str | None = None
+    group: str | None = None
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,8 @@ def explain_unclear(file: Path, what: str, expected: str, found: dict[str, list[
     listed = "; ".join(f"{kind} {where} {preview(names) or 'none'}" for kind, names in found.items())
     return (
         f"{file.name}: expected are one {what} of picture files, at most one of train, val and test, and {expected}. "
-        f"Found: {listed}. Name them with --path, --labels and --split, delete the {what}s that are none of these, or "
-        "write a profile"
+        f"Found: {listed}. Name them with --path, --labels, --split and --group, delete the {what}s that are none of "
+        "these, or write a profile"
     )
 
 

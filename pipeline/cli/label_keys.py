@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.cli.label_files import (
+    GROUP,
     SPLIT,
     Declared,
     Named,
@@ -46,7 +47,7 @@ def recognise_json(files: list[Path], found: disk.Found, named: Named, declared:
         objects.read_entries(file, Faults(file.name)).__next__()  # raises what is expected
         content = {}
     if any(astuple(named)):
-        raise ConfigError(f"{file.name}: no objects whose keys --path, --labels or --split name")
+        raise ConfigError(f"{file.name}: no objects whose keys --path, --labels, --split or --group name")
     return content
 
 
@@ -71,13 +72,15 @@ def _recognise_keys(files: list[Path], found: disk.Found, named: Named, declared
     words = [key for key in free if key not in paths and all(str(value).lower() in WORDS for value in values[key])]
     called = [key for key in free if key.lower() in SPLIT and key not in flags]
     splits = [named.split] if named.split else words or called
-    rest = [key for key in keys if key not in (*paths, *splits, *flags)]
+    groups = [named.group] if named.group else _find_groups(free, paths, values)
+    rest = [key for key in keys if key not in (*paths, *splits, *flags, *groups)]
     lists = [key for key in rest if any(map(_is_names, values[key]))]
     absent = [key for key in lists if key in ABSENT and key != named.labels]
     texts = [key for key in rest if key not in absent and any(isinstance(value, str) for value in values[key])]
     present = [named.labels] if named.labels else _find_label_keys(rest, lists, texts)
-    if len(paths) != 1 or len(present) != 1 or len(splits) > 1 or len(absent) > 1:
+    if len(paths) != 1 or len(present) != 1 or max(map(len, (splits, absent, groups))) > 1:
         listed = {"picture files": paths, "train, val and test": splits, "lists of names": lists, "text": texts}
+        listed |= {"groups": groups} if len(groups) > 1 else {}
         raise ConfigError(explain_unclear(file, "key", "one of lists of label names, or of one name", listed))
     written = [value for key in (*present, *absent) for value in values[key] if isinstance(value, str)]
     return {
@@ -86,7 +89,19 @@ def _recognise_keys(files: list[Path], found: disk.Found, named: Named, declared
         "separator": find_separator(file, written, declared),
         "absent_key": absent[0] if absent else None,
         "split_key": splits[0] if splits else None,
+        "group_key": groups[0] if groups else None,
     }
+
+
+def _find_groups(free: list[str], paths: list[str], values: dict[str, list[Any]]) -> list[str]:
+    """Return the keys called as groups are that hold texts or numbers, unless nothing else could hold the labels."""
+    called = [key for key in free if key.lower() in GROUP and not any(map(_is_names, values[key]))]
+    others = [key for key in values if key not in (*called, *paths) and any(map(_may_be_labels, values[key]))]
+    return called if others else []
+
+
+def _may_be_labels(value: Any) -> bool:
+    return _is_names(value) or (isinstance(value, str) and value.lower() not in WORDS)
 
 
 def _find_label_keys(rest: list[str], lists: list[str], texts: list[str]) -> list[str]:

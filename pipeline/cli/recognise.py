@@ -61,7 +61,7 @@ def recognise(
     if block["source"] != "folder":
         block["exhaustive"] = exhaustive
     common = {"bad_images": "stop", "links": declared.links, "max_pixels": 200_000_000, "classes": None}
-    common |= {"val_fraction": 0.2, "test_fraction": 0.2, "split_seed": 0}
+    common |= {"val_fraction": 0.2, "test_fraction": 0.2, "split_seed": 0, "parents": {}, "exclusive": []}
     _check_declared(declared, block)
     return block | {key: value for key, value in common.items() if key not in block}
 
@@ -91,7 +91,7 @@ def _recognise(
             raise ConfigError(known)
         if any(astuple(named)):
             raise ConfigError(
-                f"{folder}: no .csv or .json of labels whose columns or keys --path, --labels or --split name"
+                f"{folder}: no .csv or .json of labels whose columns or keys --path, --labels, --split or --group name"
             )
         stems = {os.path.splitext(name)[0].rpartition("/")[2] for name in found.pictures}
         if any(os.path.splitext(name)[0].rpartition("/")[2] in stems for name in found.others):

@@ -18,7 +18,7 @@ from pipeline.core.strict import NAME, Positive, Strict, explain, given, merge, 
 from pipeline.core.yaml import parse_yaml
 from pipeline.labels.settings import Simulate
 from pipeline.networks.settings import DigitsBackbone, TimmBackbone
-from pipeline.training.settings import BeliefFits, Features, GivenBeliefs, Training
+from pipeline.training.settings import BeliefFits, Features, GivenBeliefs, SettingsSearch, Training
 
 TRAINING_STAGES = ("linear_init", "finetune", "end_to_end", "lac")
 BY_DATASET = ("prepare", "backbone")
@@ -50,6 +50,10 @@ class EstimatedDensity(Strict):
     at_most: Positive | None
     """The most that it can be, where somebody knows; null: any."""
 
+    def limit(self, estimate: float) -> float:
+        """Return an estimate, at most what it can be."""
+        return estimate if self.at_most is None else min(estimate, self.at_most)
+
 
 ExpectedPositives = Annotated[
     Annotated[EstimatedDensity, Tag("[estimated]")] | Annotated[KnownDensity, Tag("[known]")],
@@ -76,6 +80,8 @@ class Grid(Strict):
     lac: list[str]
     lac_start: str
     """Method of end_to_end whose network lac goes on from; no axis."""
+    search: list[str]
+    """Datasets whose settings are searched (stage search); no axis of runs."""
     landscape: list[str]
     landscape_stage: Literal["linear_init", "finetune", "end_to_end", "lac"]
     """Training stage whose networks landscapes are taken of; no axis."""
@@ -142,6 +148,7 @@ _SECTIONS: dict[str, TypeAdapter] = {
     "features": TypeAdapter(Features),
     "beliefs": TypeAdapter(Annotated[BeliefFits | GivenBeliefs, Field(discriminator="kind")]),
     **{stage: TypeAdapter(Training) for stage in TRAINING_STAGES},
+    "search": TypeAdapter(SettingsSearch),
     "audit": TypeAdapter(Audit),
     "landscape": TypeAdapter(Landscape),
     "report": TypeAdapter(Report),
@@ -184,6 +191,7 @@ class Params(Strict):
     finetune: Section
     end_to_end: Section
     lac: Section
+    search: Section
     audit: Section
     landscape: Section
     report: Section

@@ -1,10 +1,16 @@
-"""Plan a training run: what params.yaml asks for, with what the method's class declares."""
+"""Plan training runs and searches: what params.yaml asks for, with what a method's class declares."""
+
+from typing import Any
+
+from pydantic import ValidationError
 
 from pipeline.config import rules
 from pipeline.config.params import Params
 from pipeline.core.errors import ConfigError
+from pipeline.core.strict import explain, merge
 from pipeline.core.text import prefixed
 from pipeline.methods.shared import base
+from pipeline.training.settings import SettingsSearch
 
 
 def load_method(name: str) -> type[base.Method]:
@@ -50,3 +56,42 @@ def plan_run(params: Params, stage: str, dataset: str, method: str, variant: str
     except ConfigError as error:
         raise ConfigError(prefixed(rules.key_of(stage, variant), str(error))) from error
     return rules.PlannedRun(params, stage, dataset, method, variant, settings, kind.views, kind.needs, kind.closed_form)
+
+
+def check_method(name: str, block: dict[str, Any], key: str) -> list[str]:
+    """Return one line for each setting of a method that its schema refuses.
+
+    Args:
+        name: Name of the method.
+        block: Its settings.
+        key: Their dotted path, for messages.
+    """
+    try:
+        load_method(name).Settings.model_validate(block)
+    except ValidationError as error:
+        return explain(error, key).splitlines()
+    return []
+
+
+def check_search(params: Params, dataset: str) -> list[str]:
+    """Return what keeps the settings of methods from being searched, whatever the data, a line each.
+
+    Args:
+        params: The checked parameters, with the files of the methods.
+        dataset: Name of a dataset.
+    """
+    search: SettingsSearch = params.settings("search", dataset)
+    problems = rules.search(params, dataset)
+    for name, changes in search.methods.items():
+        key = f"search.{dataset}.methods.{name}"
+        try:
+            kind, own = load_method(name), params.method(name, dataset)
+        except ConfigError as error:
+            problems.append(prefixed(key, str(error)))
+            continue
+        problems += rules.searched_method(
+            params, dataset, rules.Searched(key, kind.views, kind.needs, kind.closed_form)
+        )
+        for number, change in enumerate(changes):
+            problems += check_method(name, merge(own, change), f"{key}.{number}")
+    return problems

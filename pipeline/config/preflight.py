@@ -8,16 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from pipeline.config import rules
 from pipeline.config.graph import LastRun
 from pipeline.config.params import PUBLISHED, TRAINING_STAGES, Params, method_file, method_key
-from pipeline.config.plan import load_method, plan_run
+from pipeline.config.plan import check_method, check_search, plan_run
 from pipeline.core import files, resume
 from pipeline.core.device import choose_device
 from pipeline.core.errors import ConfigError, FileError, SourceError
-from pipeline.core.strict import explain
 from pipeline.core.text import prefixed
 from pipeline.labels import weights
 from pipeline.labels.beliefs import beliefs_file, read_given
@@ -48,7 +45,8 @@ def check(root: Path, params: Params, last: LastRun) -> list[str]:
         problems += found
         if table is not None:
             tables[dataset] = table
-    return list(dict.fromkeys([*problems, *check_runs(params, tables), *check_methods(params)]))
+    problems += [*check_runs(params, tables), *check_searches(params, tables), *check_methods(params)]
+    return list(dict.fromkeys(problems))
 
 
 # ---------------------------------------------------------------------------------------------- machine
@@ -82,6 +80,7 @@ def check_dataset(root: Path, params: Params, dataset: str, last: LastRun) -> tu
     beliefs = params.settings("beliefs", dataset)
     problems += [*check_backbone(root, params, dataset, last), *rules.bias_file(simulate, root)]
     problems += rules.beliefs_file(dataset, beliefs, root)
+    problems += rules.beliefs_by_places(dataset, beliefs, params.settings("features", dataset))
     loaded, missing = None, rules.raw_folder(dataset, block, root)
     try:
         loaded = sources.load(block, key)
@@ -211,21 +210,6 @@ def _recorded(path: Path, key: str) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------- methods and runs
-def check_method(name: str, block: dict[str, Any], key: str) -> list[str]:
-    """Return one line for each setting of a method that its schema refuses.
-
-    Args:
-        name: Name of the method.
-        block: Its settings.
-        key: Their dotted path, for messages.
-    """
-    try:
-        load_method(name).Settings.model_validate(block)
-    except ValidationError as error:
-        return explain(error, key).splitlines()
-    return []
-
-
 def check_methods(params: Params) -> list[str]:
     """Check every block of params/methods, also for datasets and methods that the grid does not run now.
 
@@ -283,6 +267,27 @@ def check_runs(params: Params, tables: dict[str, Table]) -> list[str]:
         stage = params.grid.landscape_stage
         if method not in getattr(params.grid, stage):
             problems.append(f"grid.landscape: `{method}` is not in grid.{stage}, whose networks it looks at")
+    return problems
+
+
+def check_searches(params: Params, tables: dict[str, Table]) -> list[str]:
+    """Check the searches of methods' settings that the grid asks for.
+
+    Args:
+        params: The checked parameters.
+        tables: Tables of datasets, where they could be read.
+
+    Returns:
+        One line for each problem.
+    """
+    problems = []
+    for dataset in params.grid.search:
+        if dataset not in params.grid.datasets:
+            problems.append(f"grid.search: `{dataset}` is not in grid.datasets, whose features it reads")
+            continue
+        problems += check_search(params, dataset)
+        if dataset in tables:
+            problems += rules.searched_data(params, dataset, tables[dataset])
     return problems
 
 

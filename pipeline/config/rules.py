@@ -17,8 +17,8 @@ from pipeline.core.errors import ConfigError
 from pipeline.core.faults import SHOWN, pluralize
 from pipeline.labels.settings import Simulate
 from pipeline.labels.table import SPLITS, Table
-from pipeline.networks.settings import HEAD_GIVES, SAME_WEIGHTS, DigitsBackbone, Head
-from pipeline.training.settings import BeliefFits, GivenBeliefs, Training
+from pipeline.networks.settings import HEAD_GIVES, SAME_WEIGHTS, DigitsBackbone, Head, list_scales
+from pipeline.training.settings import BeliefFits, Features, GivenBeliefs, Training
 
 CONTINUES = {"finetune": "linear_init", "lac": "end_to_end"}
 """Training stages that start from another stage's network."""
@@ -74,15 +74,15 @@ def label_protocol(dataset: str, settings: Simulate, table: Table) -> list[str]:
     return [f"simulate.protocol: {settings.protocol}, but the labels of {dataset} are{are} exhaustive; set it to {use}"]
 
 
-def label_draws(dataset: str, settings: Simulate, draws: Iterable[int]) -> list[str]:
-    """Return a problem where labels that cannot be drawn again are asked for under a number of their own."""
+def label_draws(dataset: str, settings: Simulate, draws: Iterable[int], key: str = "grid.draws") -> list[str]:
+    """Return a problem where labels that cannot be drawn again are asked for, by a key, under a number of their own."""
     if settings.protocol == "seeded" or list(draws) == [0]:
         return []
     why = {
         "literature": "the published recipe has one draw; set it to [0], or simulate.protocol to seeded",
         "given": "nothing is drawn where labels are given; set it to [0]",
     }[settings.protocol]
-    return [f"grid.draws: {list(draws)}, but simulate.protocol of {dataset} is {settings.protocol}: {why}"]
+    return [f"{key}: {list(draws)}, but simulate.protocol of {dataset} is {settings.protocol}: {why}"]
 
 
 def empty_rows(dataset: str, settings: Simulate, table: Table) -> list[str]:
@@ -180,12 +180,13 @@ def training_run(run: PlannedRun) -> list[str]:
     """Return what keeps a run from starting, whatever the data."""
     cached = run.stage == "linear_init"
     problems = cached_features(run) if cached else strong_view(run)
-    return [*problems, *unmet_needs(run), *label_density(run), *choice_without_truth(run)]
+    return [*problems, *unmet_needs(run), *searched_scale(run), *label_density(run), *choice_without_truth(run)]
 
 
 def training_data(run: PlannedRun, table: Table) -> list[str]:
     """Return what keeps a run from learning from the data of its dataset."""
-    return [*selection(run, table), *validation_without_positives(run.dataset, table), *epoch_logits(run, table)]
+    problems = [*selection(run, table), *validation_without_positives(run.dataset, table), *epoch_logits(run, table)]
+    return problems + group_consistency(run, table)
 
 
 def cached_features(run: PlannedRun) -> list[str]:
@@ -195,8 +196,12 @@ def cached_features(run: PlannedRun) -> list[str]:
         problems.append(
             f"{run.where}: `{run.method}` compares {len(run.views)} views of an image; cached features hold no views"
         )
-    if settings.head.kind != "linear":
+    cache = run.params.settings("features", run.dataset)
+    if settings.head.kind not in ("linear", "places"):
         problems.append(f"{run.origin('head')}: `{settings.head.kind}` reads maps; cached features hold none")
+    if settings.head.kind == "places" and not cache.places:
+        needs = f"needs features of places in the cache (features.{run.dataset}.places)"
+        problems.append(f"{run.origin('head')}: `places` {needs}")
     void = {
         "crop": settings.crop < 1,
         "strong": settings.strong is not None,
@@ -205,19 +210,47 @@ def cached_features(run: PlannedRun) -> list[str]:
     }
     for key in (key for key, asked in void.items() if asked):
         problems.append(f"{run.origin(key)}: concerns images or backbone; cached features have neither ({run.where})")
-    if settings.flip and not run.params.settings("features", run.dataset).mirrored:
+    if settings.flip and not cache.mirrored:
         needs = f"needs the mirrored view in the feature cache (features.{run.dataset}.mirrored)"
         problems.append(f"{run.origin('flip')}: {needs}")
-    if run.closed_form and "beliefs" in run.needs and run.params.settings("beliefs", run.dataset).kind == "file":
+    if run.closed_form and list_scales(settings.head) == ["unit"]:
         problems.append(
-            f"{run.where}: `{run.method}` takes the linear head of beliefs.{run.dataset}, and a file gives none; "
-            "set its kind to fits"
+            f"{run.origin('head')}.scale: unit, but `{run.method}` ({run.where}) is fitted to features as they are; "
+            "set it to none, or to [none, unit] beside methods that search it"
         )
+    problems += head_of_beliefs(run)
     if pictures := sorted(run.needs & OF_PICTURES):
         problems.append(
             f"{run.where}: `{run.method}` needs {' and '.join(pictures)} of pictures; cached features hold none"
         )
     return problems
+
+
+def head_of_beliefs(run: PlannedRun) -> list[str]:
+    """Return what keeps a method from taking the linear head of the beliefs."""
+    if not run.closed_form or "beliefs" not in run.needs:
+        return []
+    beliefs, taken = run.params.settings("beliefs", run.dataset), f"`{run.method}` takes the linear head of beliefs"
+    if beliefs.kind == "file":
+        return [f"{run.where}: {taken}.{run.dataset}, and a file gives none; set its kind to fits"]
+    if scores_alike(run.settings.head, beliefs.sharpness):
+        return []
+    kind = "linear" if beliefs.sharpness is None else f"places, sharpness: {beliefs.sharpness}"
+    return [
+        f"{run.origin('head')}: {taken}.{run.dataset}, whose kind is `{kind}`; set one like the other ({run.where})"
+    ]
+
+
+def scores_alike(head: Head, sharpness: float | None) -> bool:
+    """Return whether a head on cached features scores images as beliefs of some sharpness do."""
+    return sharpness == (head.sharpness if head.kind == "places" else None)
+
+
+def beliefs_by_places(dataset: str, beliefs: BeliefFits | GivenBeliefs, cache: Features) -> list[str]:
+    """Return a problem where beliefs score images by places that are not cached."""
+    if beliefs.kind == "file" or beliefs.sharpness is None or cache.places:
+        return []
+    return [f"beliefs.{dataset}.sharpness: needs features of places in the cache (features.{dataset}.places)"]
 
 
 def strong_view(run: PlannedRun) -> list[str]:
@@ -272,6 +305,15 @@ def unmet_needs(run: PlannedRun) -> list[str]:
         return []
     needs = f"`{run.method}` needs {', '.join(sorted(unmet))}"
     return [f"{run.where}: {needs}, which {run.origin('head')} `{head.kind}` does not give"]
+
+
+def searched_scale(run: PlannedRun) -> list[str]:
+    """Return a problem where scales of features are to be searched and no rate is; what goes on from a head has its."""
+    settings = run.settings
+    if len(list_scales(settings.head)) == 1 or settings.learning_rate == "grid" or run.stage in CONTINUES:
+        return []
+    tried = "a list is tried with the rates of `learning_rate: grid`; name one"
+    return [f"{run.origin('head')}.scale: {tried} ({run.where})"]
 
 
 def label_density(run: PlannedRun) -> list[str]:
@@ -338,18 +380,33 @@ def may_start(stage: str, head: dict[str, Any], before: dict[str, Any]) -> bool:
         head: Settings of its head.
         before: Settings of the head that was trained before.
     """
-    return head == before or (stage == "finetune" and {head["kind"], before["kind"]} in SAME_WEIGHTS)
+    same = {head["kind"], before["kind"]} in SAME_WEIGHTS and head.get("scale", "none") == before.get("scale", "none")
+    return head == before or (stage == "finetune" and same)
 
 
 def selection(run: PlannedRun, table: Table) -> list[str]:
     """Return a problem where the labels of a split cannot choose as they are asked to."""
-    if run.settings.select == "auto" and run.stage == "linear_init" and (n := len(table.rows("train"))) < 2:
-        parts = f"trains heads without a part of the training images, and {run.dataset} has {n}; set it to last"
+    groups = table.group_numbers("train")
+    n = len(table.rows("train")) if groups is None else len(np.unique(groups))
+    if run.settings.select == "auto" and run.stage == "linear_init" and n < 2:
+        has = f"{n}" if groups is None else "one group of them"
+        parts = f"trains heads without a part of the training images, and {run.dataset} has {has}; set it to last"
         return [f"{run.origin('select')}: auto {parts}"]
     if run.settings.select != "clean" or table.measurable("val"):
         return []
     but = f"the labels of {run.dataset} are not exhaustive; set it to auto or last"
     return [f"{run.origin('select')}: clean, but {but}"]
+
+
+def group_consistency(run: PlannedRun, table: Table) -> list[str]:
+    """Return a problem where consistency within groups is asked for and no two training images are of one group."""
+    groups = table.group_numbers("train")
+    if run.settings.group_consistency is None or (groups is not None and len(np.unique(groups)) < len(groups)):
+        return []
+    why = f"{run.dataset} names no groups (group_column of csv, group_key of json)"
+    if groups is not None:
+        why = f"no two training images of {run.dataset} are of one group"
+    return [f"{run.origin('group_consistency')}: is set, and {why}; set it to null"]
 
 
 def epoch_logits(run: PlannedRun, table: Table) -> list[str]:
@@ -367,3 +424,71 @@ def epoch_logits(run: PlannedRun, table: Table) -> list[str]:
         return [f"{run.origin('keep_epoch_logits')}: {size} a run; set it to false for {run.dataset}"]
     most = BUDGET // max(1, val * classes)
     return [f"{run.origin('epochs')}: {size} a run; set it to {most} or fewer for {run.dataset}, or cut val"]
+
+
+# ---------------------------------------------------------------------------------------------- search of settings
+@dataclass(frozen=True)
+class Searched:
+    """A method whose settings are searched, and what it declares."""
+
+    key: str
+    """Key of params.yaml that asks for it."""
+    views: tuple[str, ...]
+    needs: AbstractSet[str]
+    closed_form: bool
+
+
+def search(params: Params, dataset: str) -> list[str]:
+    """Return what a search asks of the stage linear_init, by whose settings it trains, and does not get."""
+    training, found = params.settings("linear_init", dataset), params.settings("search", dataset)
+    mirrored = params.settings("features", dataset).mirrored
+    lines = {
+        "protocol": (
+            training.protocol != "common",
+            "published, but a search trains all methods alike; set it to common",
+        ),
+        "group_consistency": (
+            training.group_consistency is not None,
+            "is set, but a search trains heads without it; set it to null",
+        ),
+        "ema": (training.ema is not None, "is set, but a search scores raw weights; set it to null"),
+        "early_stop": (
+            training.early_stop.rule != "none" and "auto" in found.scores,
+            f"stops by a score, and search.{dataset}.scores auto compares all epochs; set its rule to none",
+        ),
+        "head": (
+            training.head.kind != "linear",
+            f"{training.head.kind}, but a search scores linear heads on pooled features; set its kind to linear",
+        ),
+        "flip": (training.flip and not mirrored, f"needs the mirrored view (features.{dataset}.mirrored)"),
+    }
+    problems = [f"linear_init.{dataset}.{key}: {line}" for key, (broken, line) in lines.items() if broken]
+    simulate = params.settings("simulate", dataset)
+    return [*problems, *label_draws(dataset, simulate, found.draws, f"search.{dataset}.draws")]
+
+
+def searched_method(params: Params, dataset: str, method: Searched) -> list[str]:
+    """Return what keeps a method's settings from being searched on cached features."""
+    if len(method.views) > 1:
+        return [f"{method.key}: compares {len(method.views)} views of an image; cached features hold no views"]
+    if method.closed_form:
+        return [f"{method.key}: is fitted in closed form, without rate or epochs to search; train it in linear_init"]
+    problems, head = [], params.settings("linear_init", dataset).head
+    if unmet := sorted(method.needs - available("linear_init", head)):
+        problems.append(f"{method.key}: needs {', '.join(unmet)}, which linear heads on cached features do not give")
+    if "expected_positives" in method.needs and params.density(dataset) is None:
+        problems.append(f"{method.key}: needs expected_positives.{dataset}, the labels that an image has on average")
+    return problems
+
+
+def searched_data(params: Params, dataset: str, table: Table) -> list[str]:
+    """Return what keeps a search from scoring heads on the data of its dataset."""
+    scores, key = params.settings("search", dataset).scores, f"search.{dataset}.scores"
+    problems = []
+    if "clean" in scores and not table.measurable("val"):
+        problems.append(f"{key}: clean, but the labels of {dataset} are not exhaustive; set it to [auto]")
+    elif "clean" in scores:
+        problems += validation_without_positives(dataset, table)
+    if "auto" in scores and (n := len(table.rows("train"))) < 2:
+        problems.append(f"{key}: auto trains heads without a part of the training images, and {dataset} has {n}")
+    return problems

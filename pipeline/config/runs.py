@@ -60,5 +60,4 @@ def _estimate(density: EstimatedDensity, beliefs: Path, table: Table) -> float:
     Raises:
         FileError: The beliefs are absent, damaged, or not those of the table.
     """  # noqa: DOC502  raised by `read_beliefs`
-    estimate = read_beliefs(beliefs, table).labels_per_image
-    return estimate if density.at_most is None else min(estimate, density.at_most)
+    return density.limit(read_beliefs(beliefs, table).labels_per_image)

@@ -1,13 +1,11 @@
 """Images of one's own: what the sources `csv`, `json` and `folder` share, from the labels of a row to a dataset.
 
-Splits that the data do not name are drawn by stratification over classes: rows are dealt class by class, from the
-rarest on, to the split that lacks most of that class.
-Source: the splits follow Sechidis, Tsoumakas, Vlahavas, "On the Stratification of Multi-Label Data", ECML PKDD 2011.
-Differs: a class's shares are whole numbers, at least 1 in every split for a class of 3 rows or more, and a split that
-lacks the class whole is served first; the authors' shares are fractions, which leave rare classes out of small splits.
+Splits that the data do not name are drawn by `drawn_splits`.
+Source: ours.
 """
 
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +15,6 @@ from typing import Annotated, Any, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from pipeline.core import seeds
 from pipeline.core.errors import SourceError
 from pipeline.core.faults import (
     Faults,
@@ -29,9 +26,10 @@ from pipeline.core.faults import (
     preview,
     summarize,
 )
-from pipeline.core.text import relative_path
+from pipeline.core.text import relative_path, to_printable
 from pipeline.data import raw
 from pipeline.data.disk import Found
+from pipeline.data.drawn_splits import doubt_split, draw_splits
 from pipeline.data.names import doubt_classes, is_quoted, looks_like_list
 from pipeline.data.paths import place_paths
 from pipeline.data.raw import Files, Pictures
@@ -39,8 +37,6 @@ from pipeline.labels.table import SPLITS, Dataset, Table
 
 WORDS = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "dev": 1, "test": 2, "testing": 2}
 """What people call the splits, compared without case."""
-MEANT = 0.05  # a drawn split may differ so much from its share by the counts of few images
-SPREAD = 3  # rows of a class from which on every split gets one
 
 
 class OwnData(Pictures):
@@ -73,6 +69,7 @@ class Row:
         present: Names of the classes that apply, in the form of `normalize_class_name`.
         absent: Names of the classes that do not.
         split: 0 train, 1 val, 2 test; None where the data do not say.
+        group: Name of its group, in the form of `normalize_group`; empty: it is alone.
     """
 
     where: str
@@ -80,6 +77,7 @@ class Row:
     present: tuple[str, ...]
     absent: tuple[str, ...]
     split: int | None
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,6 +92,7 @@ class Content:
         exhaustive: As `Table.exhaustive`.
         report: What the source adds to the report.
         warnings: What it adds to the warnings.
+        grouped: Whether the data name groups.
     """
 
     rows: Sequence[Row]
@@ -103,6 +102,7 @@ class Content:
     exhaustive: bool
     report: dict[str, Any]
     warnings: Sequence[str] = ()
+    grouped: bool = False
 
 
 def locate(settings: OwnData, root: Path, file: str | None) -> Files:
@@ -124,6 +124,11 @@ def locate(settings: OwnData, root: Path, file: str | None) -> Files:
         if not lists:
             raise SourceError(f"prepare: file: no {file} in {folder}")
     return Files(folder, lists, {".": folder}, Faults(next(iter(lists)) if len(lists) == 1 else folder.name))
+
+
+def normalize_group(name: str) -> str:
+    """Return the name of a group in its one form: unicode NFC, without blanks around it."""
+    return unicodedata.normalize("NFC", name).strip()
 
 
 def place_row(row: Row, file: str) -> Row:
@@ -161,17 +166,12 @@ def build(files: Files, content: Content, settings: OwnData) -> Dataset:
         SourceError: there are faults: paths that cannot be used, that differ only in case or unicode form, or that have
             no file; a path with two contents; labels that contradict each other or are not in `classes`.
     """
-    faults, classes = files.faults, content.classes
-    if not content.rows:
-        faults.raise_if_any()
-        raise SourceError(f"{faults.file}: no image in it")
-    _check_labels(content.rows, classes, settings.classes is not None, faults)
-    if classes is None:
-        classes = tuple(sorted({label for row in content.rows for label in (*row.present, *row.absent)}))
+    faults, classes = files.faults, _find_classes(content, settings, files.faults)
     place = place_paths(dict.fromkeys(row.path for row in content.rows), files.folder, content.found.pictures)
     rows = [replace(row, path=place.paths.get(row.path, row.path)) for row in content.rows]
     kept, repeated = _unique(rows if place.paths else content.rows, faults)
     on_disk = _match(kept, content.found.pictures, settings, faults)
+    kept, followed = _follow_groups(kept, faults)
     faults.raise_if_any()
     if not classes:
         raise SourceError(f"{faults.file}: no class in it")
@@ -179,9 +179,10 @@ def build(files: Files, content: Content, settings: OwnData) -> Dataset:
     pairs = zip(map(partial(unicodedata.normalize, "NFC"), on_disk), on_disk, kept.items(), strict=True)
     names, pictures, found = zip(*sorted(pairs, key=lambda pair: pair[0]), strict=True)
     entries = [row for _, row in found]
-    truth, scored = _cells(entries, classes, content.closed)
-    split, how = _split(truth, entries, settings)
-    smaller = _doubt_split(split[[not row.split for row in entries]], how["drawn"], truth.sum(axis=0))
+    places = [f"{row.where} {row.path!r}" for row in entries]
+    labels = raw.imply_labels(classes, *_cells(entries, classes, content.closed), settings, (places, faults))
+    truth, scored = labels.truth, labels.scored
+    split, how = _split(truth, entries, settings, content.grouped)
     order = np.argsort(split == 2, kind="stable")  # (N,) test after the others, each by path
     table = Table(
         classes=classes,
@@ -191,12 +192,18 @@ def build(files: Files, content: Content, settings: OwnData) -> Dataset:
         split=split[order],
         official=(split[order] == 2).astype(np.uint8),
         exhaustive=content.exhaustive,
+        groups=tuple(entries[row].group for row in order) if content.grouped else None,
+        rules=labels.rules,
+        implied=None if labels.implied is None else labels.implied[order],
     )
+    smaller = doubt_split(split[[not row.split for row in entries]], how["drawn"], truth.sum(axis=0), content.grouped)
     warnings = doubt_classes(classes, named=settings.classes is not None) + _doubt_cells(table) + smaller
     report = _describe(table) | {
         "folder": files.folder.name,
         "repeated_rows": repeated,
         "split": how,
+        **_describe_groups(table, followed),
+        **labels.report,
         "paths_read_as": place.told,
         "found_without_case": sum(name != path for name, (path, _) in zip(names, found, strict=True)),
         "pictures_in_no_row": summarize(sorted(set(content.found.pictures).difference(pictures))),
@@ -204,6 +211,22 @@ def build(files: Files, content: Content, settings: OwnData) -> Dataset:
     }
     chosen = [pictures[row] for row in order]
     return Dataset(table, lambda row: files.folder / chosen[row], report | content.report)
+
+
+def _find_classes(content: Content, settings: OwnData, faults: Faults) -> tuple[str, ...]:
+    """Return the classes, those of the rows and of parents where nobody names them; what is wrong with labels is noted.
+
+    Raises:
+        SourceError: there is no row.
+    """
+    if not content.rows:
+        faults.raise_if_any()
+        raise SourceError(f"{faults.file}: no image in it")
+    _check_labels(content.rows, content.classes, settings.classes is not None, faults)
+    if settings.classes is not None and content.classes is not None:
+        return content.classes
+    found = content.classes or {label for row in content.rows for label in (*row.present, *row.absent)}
+    return tuple(sorted({*found, *settings.rules().all_parents()}))
 
 
 def _describe(table: Table) -> dict[str, Any]:
@@ -217,75 +240,22 @@ def _describe(table: Table) -> dict[str, Any]:
     }
 
 
-def stratify(truth: np.ndarray, val_fraction: float, test_fraction: float, seed: int) -> np.ndarray:
-    """Draw train, val and test so that each class is spread over them.
-
-    Classes from the rarest on; the rows of a class that no rarer one has dealt are dealt in random order, each to the
-    split that has no row of the class but should, else to the one that lacks most of the class, else of all rows. Of a
-    class of fewer than 3 rows one is dealt to train; what then is left, and rows without a class, fill up the splits.
-    So every class is in train, and one of 3 rows or more in every split of a share above 0, unless rarer classes have
-    dealt its rows otherwise.
-
-    Args:
-        truth: (N, C), 1 present, 0 absent or unknown; the rows in an order that does not depend on how they came.
-        val_fraction: Share of val, in [0, 1).
-        test_fraction: Share of test, in [0, 1).
-        seed: Seed of the draw.
-
-    Returns:
-        (N,) uint8, 0 train, 1 val, 2 test.
-    """
-    n = len(truth)
-    labels = [np.flatnonzero(row).tolist() for row in truth]
-    counts = [int(count) for count in truth.sum(axis=0)]
-    shares = (val_fraction, test_fraction)
-    quota = [_quota(count, shares) for count in counts]
-    left = [list(parts) for parts in quota]  # of each class, rows that each split lacks
-    room = _quota(n, shares)
-    split = np.full(n, len(SPLITS), np.uint8)  # dealt to none
-
-    def deal(row: int, part: int) -> None:
-        split[row] = part
-        room[part] -= 1
-        for column in labels[row]:
-            left[column][part] -= 1
-
-    shuffled = seeds.numpy_generator(seed, "own_data", "split").permutation(n)
-    for column in sorted(range(len(counts)), key=counts.__getitem__):
-        lacks, whole = left[column], quota[column]
-        for row in shuffled[truth[shuffled, column] == 1].tolist():
-            if split[row] < len(SPLITS):
-                continue
-            if counts[column] >= SPREAD:
-                deal(row, max(range(3), key=lambda part: (0 < whole[part] == lacks[part], lacks[part], room[part])))
-            elif lacks[0] == whole[0]:
-                deal(row, 0)
-    for row in shuffled.tolist():
-        if split[row] == len(SPLITS):
-            deal(row, max(range(3), key=room.__getitem__))
-    return split
-
-
-def _quota(count: int, shares: tuple[float, float]) -> list[int]:
-    """Return how many of some rows train, val and test get: at least one in train, and from `SPREAD` on in each."""
-    val, test = (max(round(share * count), int(share > 0 and count >= SPREAD)) for share in shares)
-    while count and val + test >= count:
-        val, test = (val - 1, test) if val >= test else (val, test - 1)
-    return [count - val - test, val, test]
-
-
-def _doubt_split(dealt: np.ndarray, drawn: dict[str, float], counts: np.ndarray) -> list[str]:
-    """Return warnings of drawn splits that are far smaller than asked, since rare classes go to train first."""
-    rare = int(((counts > 0) & (counts < SPREAD)).sum())
-    warnings = []
-    for label, share in drawn.items() if len(dealt) >= 1 / MEANT else ():
-        found = float((dealt == SPLITS.index(label)).mean())
-        if rare and found < 0.8 * share - MEANT:
-            warnings.append(
-                f"{label} has {found:.0%} of the images, not the {share:.0%} asked for: train keeps one image of each "
-                f"of {rare:,} classes of fewer than {SPREAD}; name a split of your own, or join or drop rare classes"
-            )
-    return warnings
+def _describe_groups(table: Table, followed: int) -> dict[str, Any]:
+    """Return what a report says of groups, where the data name any."""
+    if table.groups is None:
+        return {}
+    sizes = Counter(filter(None, table.groups))
+    largest = min(sizes, key=lambda name: (-sizes[name], name), default=None)
+    several = [size for size in sizes.values() if size > 1]
+    return {
+        "groups": {
+            "of_several_images": len(several),
+            "images_in_them": sum(several),
+            "largest": None if largest is None else {"name": to_printable(largest), "images": sizes[largest]},
+            "images_without_a_group": table.groups.count(""),
+            "images_in_the_split_of_their_group": followed,
+        }
+    }
 
 
 def _doubt_cells(table: Table) -> list[str]:
@@ -382,10 +352,12 @@ def _unique(rows: Sequence[Row], faults: Faults) -> tuple[dict[str, Row], int]:
         if other is row:
             continue
         repeated += 1
-        if other.split != row.split or any(
+        if (other.split, other.group) != (row.split, row.group) or any(
             set(ours) != set(theirs) for ours, theirs in ((row.present, other.present), (row.absent, other.absent))
         ):
-            faults.add("duplicate paths with different labels or splits", f"{other.where} and {row.where} {path!r}")
+            faults.add(
+                "duplicate paths with different labels, splits or groups", f"{other.where} and {row.where} {path!r}"
+            )
     return kept, repeated
 
 
@@ -400,15 +372,35 @@ def _cells(rows: Sequence[Row], classes: tuple[str, ...], closed: bool) -> tuple
     return truth, scored
 
 
-def _split(truth: np.ndarray, rows: Sequence[Row], settings: OwnData) -> tuple[np.ndarray, dict[str, Any]]:
+def _follow_groups(kept: dict[str, Row], faults: Faults) -> tuple[dict[str, Row], int]:
+    """Give rows that name no split that of their group; a group whose rows name several is noted.
+
+    Returns:
+        The rows by path, and how many of them were given a split.
+    """
+    first: dict[str, Row] = {}  # group -> its first row that names a split
+    for row in kept.values():
+        if row.group and row.split is not None and (other := first.setdefault(row.group, row)).split != row.split:
+            both = f"{other.where} {SPLITS[other.split or 0]} and {row.where} {SPLITS[row.split]}"
+            faults.add("groups are cut by splits (give all images of a group one split)", f"{row.group!r}: {both}")
+    followed = {
+        path: replace(row, split=first[row.group].split)
+        for path, row in kept.items()
+        if row.split is None and row.group in first
+    }
+    return kept | followed, len(followed)
+
+
+def _split(
+    truth: np.ndarray, rows: Sequence[Row], settings: OwnData, grouped: bool
+) -> tuple[np.ndarray, dict[str, Any]]:
     """Return (N,) uint8 splits, those drawn that the rows do not name, and for the report which these are."""
     split = np.array([row.split or 0 for row in rows], np.uint8)
     named = {row.split for row in rows} - {None}
-    shares = [
-        0.0 if part in named else share for part, share in ((1, settings.val_fraction), (2, settings.test_fraction))
-    ]
+    shares = (0.0 if 1 in named else settings.val_fraction, 0.0 if 2 in named else settings.test_fraction)
     free = np.flatnonzero(split == 0)
-    split[free] = stratify(truth[free], shares[0], shares[1], settings.split_seed)
+    groups = [rows[row].group for row in free.tolist()] if grouped else None
+    split[free] = draw_splits(truth[free], groups, shares, settings.split_seed)
     return split, {
         "given": [SPLITS[part] for part in range(3) if part in named],
         "drawn": {label: share for label, share in zip(SPLITS[1:], shares, strict=True) if share > 0},

@@ -5,20 +5,21 @@ Source: ours. Names are compared in unicode form NFC: archives made on macOS hol
 
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from pipeline.core.errors import SourceError
-from pipeline.core.faults import Faults, FaultyData, pluralize, preview, summarize
+from pipeline.core.faults import Faults, FaultyData, normalize_class_name, pluralize, preview, summarize
 from pipeline.core.strict import Strict
 from pipeline.core.text import relative_path
 from pipeline.data.disk import Links
+from pipeline.labels.implications import Rules, describe_implied, make_implications
 from pipeline.labels.splits import split_rows
-from pipeline.labels.table import Objects, Table
+from pipeline.labels.table import Dataset, Objects, Table
 
 NO_BOXES = "so that draws by size or by closeness to the centre are not possible"
 
@@ -37,6 +38,18 @@ class Pictures(Strict):
     max_pixels: Annotated[int, Field(ge=1)]
     """Width times height above which a picture is unusable: a small file may claim any size, and decoding one takes
     3 bytes a pixel and more. Photographs of phones have up to 200 million."""
+    parents: dict[str, str | list[str]]
+    """Class -> its parents: a label that is present makes its ancestors present, one that is absent its descendants
+    absent; {}: none."""
+    exclusive: list[list[str]]
+    """Sets of classes of which an image shows one at most; []: none."""
+
+    def rules(self) -> Rules:
+        """Return parents and exclusive sets, names in their one form."""
+        form = normalize_class_name
+        lists = {form(child): [names] if isinstance(names, str) else names for child, names in self.parents.items()}
+        parents = {child: tuple(map(form, names)) for child, names in lists.items()}
+        return Rules(parents, tuple(tuple(map(form, names)) for names in self.exclusive))
 
 
 class Cut(Pictures):
@@ -130,6 +143,73 @@ def warn_partial_labels(table: Table) -> list[str]:
     if not (table.measurable("val") and table.measurable("test")):
         told = "no score is against the truth; a sample labelled in full, as val and test, would tell"
     return [f"the labels are not exhaustive: what is not given is unknown; {told}"]
+
+
+class Labels(NamedTuple):
+    """Labels of a table, by the names of its fields, with what its report says of those that rules imply."""
+
+    truth: np.ndarray
+    scored: np.ndarray
+    rules: Rules | None
+    implied: np.ndarray | None
+    report: dict[str, Any]
+
+
+def imply_labels(
+    classes: tuple[str, ...],
+    truth: np.ndarray,
+    scored: np.ndarray,
+    settings: Pictures,
+    images: tuple[Sequence[str], Faults],
+) -> Labels:
+    """Return labels with all that the rules of the settings imply.
+
+    Args:
+        classes: C names.
+        truth: (N, C) int8, as in a table.
+        scored: (N, C) bool, as in a table.
+        settings: The settings.
+        images: How messages call each image, and the faults so far.
+
+    Returns:
+        The labels.
+
+    Raises:
+        SourceError: The rules cannot hold, or labels of an image exclude each other; with all faults so far.
+    """
+    rules, (places, faults) = settings.rules(), images
+    if not rules:
+        return Labels(truth, scored, None, None, {})
+    implications = make_implications(classes, rules)
+    told = np.where(scored, truth * np.int8(2) - np.int8(1), np.int8(0))
+    for row in np.flatnonzero(truth.any(axis=1)).tolist() if rules.exclusive else ():
+        if pair := implications.find_conflict(truth[row] == 1):
+            both = " and ".join(sorted(classes[column] for column in pair))
+            faults.add("images have labels that exclude each other (prepare: exclusive)", f"{places[row]} {both}")
+    faults.raise_if_any()
+    found = implications.imply(told)
+    report = {"implied": describe_implied(classes, told, found)}
+    return Labels((found.labels == 1).astype(np.int8), found.labels != 0, rules, found.labels != told, report)
+
+
+def with_rules(data: Dataset, settings: Pictures, name: str) -> Dataset:
+    """Return a dataset with all labels that the rules of its settings imply.
+
+    Args:
+        data: The dataset.
+        settings: The settings.
+        name: How messages call the data.
+
+    Returns:
+        The dataset; itself without rules.
+
+    Raises:
+        SourceError: As `imply_labels`.
+    """  # noqa: DOC502  raised there
+    table = data.table
+    found = imply_labels(table.classes, table.truth, table.scored, settings, (table.paths, Faults(name)))
+    labels = {"truth": found.truth, "scored": found.scored, "rules": found.rules, "implied": found.implied}
+    return replace(data, table=replace(table, **labels), report=data.report | found.report)
 
 
 # ---------------------------------------------------------------------------------------------- pictures

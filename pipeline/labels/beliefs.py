@@ -3,10 +3,12 @@
 Source: ours.
 """
 
+import json
 import re
 import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -63,7 +65,9 @@ def beliefs_file(root: Path, dataset: str, draw: int) -> Path:
     return root / "data" / "beliefs" / f"{dataset}-{draw}" / "beliefs.h5"
 
 
-def write_beliefs(path: Path, beliefs: Beliefs, head: dict[str, np.ndarray], reads: list[Path]) -> None:
+def write_beliefs(
+    path: Path, beliefs: Beliefs, head: dict[str, np.ndarray], reads: list[Path], settings: dict[str, Any]
+) -> None:
     """Write the beliefs of a dataset.
 
     Args:
@@ -71,8 +75,10 @@ def write_beliefs(path: Path, beliefs: Beliefs, head: dict[str, np.ndarray], rea
         beliefs: The beliefs.
         head: ``weights`` (C, D) and ``bias`` (C,) of the linear head behind the logits; empty where there is none.
         reads: Sealed files that they are made from.
+        settings: How they were made.
     """
     with hdf5.create(path, reads) as file:
+        file.attrs["settings"] = json.dumps(settings, ensure_ascii=False)
         units = "chance that the label is present, given what is shown"
         hdf5.write_array(file, "belief", beliefs.belief, axes="image, class", units=units, compress=True)
         hdf5.write_array(file, "logits", beliefs.logits, axes="image, class", units="logit")

@@ -22,6 +22,7 @@ from pipeline.core.errors import SourceError
 from pipeline.labels import recipe
 from pipeline.labels.blocks import row_blocks
 from pipeline.labels.chances import SNAP, chances, share_chances
+from pipeline.labels.implications import make_implications
 from pipeline.labels.settings import KeptByTable, KeptCount, KeptShare, Simulate
 from pipeline.labels.table import Objects, Table
 from pipeline.labels.weights import Weights, bias_weights
@@ -42,6 +43,12 @@ class Draw:
 
     observed: np.ndarray
     chances: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+    def imply(self, table: Table) -> np.ndarray:
+        """Return the labels with all that the table's rules imply of them, (N, C) int8; as they are without rules."""
+        if table.rules is None:
+            return self.observed
+        return make_implications(table.classes, table.rules).imply(self.observed).labels
 
 
 def observe(root: Path, table: Table, objects: Objects | None, settings: Simulate, number: int) -> Draw:
@@ -80,6 +87,8 @@ def given(table: Table) -> Draw:
         The labels: 1 known present, -1 known absent, 0 unknown.
     """
     observed = np.where(table.scored, table.truth * np.int8(2) - np.int8(1), np.int8(0))
+    if table.implied is not None:
+        observed[table.implied] = 0  # nobody gave these
 
     def chances(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return (observed[rows] != 0).astype(np.float64), (observed[rows] == 1).astype(np.float64)

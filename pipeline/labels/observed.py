@@ -21,18 +21,53 @@ def observed_file(root: Path, dataset: str, draw: int) -> Path:
     return root / "data" / "simulate" / f"{dataset}-{draw}" / "observed.h5"
 
 
-def write_observed(path: Path, label_sets: dict[str, np.ndarray], table_file: Path) -> None:
+def write_observed(
+    path: Path, label_sets: dict[str, np.ndarray], table_file: Path, implied: np.ndarray | None = None
+) -> None:
     """Write the observed labels of a dataset.
 
     Args:
         path: The file.
         label_sets: (N, C) int8 by name, as `LABEL_SETS`: 1 known positive, 0 unknown, -1 known negative.
         table_file: The table that they were drawn from.
+        implied: (N, C) bool, labels of `single` that were not shown and follow from others; None without rules.
     """
     with hdf5.create(path, [table_file]) as out:
         for name, labels in label_sets.items():
             units = "1 known positive, 0 unknown, -1 known negative"
             hdf5.write_array(out, name, labels, axes="image, class", units=units, compress=True)
+        if implied is not None:
+            units = "known by the rules, not shown"
+            hdf5.write_array(out, "implied", implied, axes="image, class", units=units, compress=True)
+
+
+def read_shown(path: Path, table: Table) -> np.ndarray:
+    """Return the labels of `single`, those that were shown told from those that follow from them.
+
+    Args:
+        path: The file.
+        table: The table that they were drawn from.
+
+    Returns:
+        (N, C) int8: 1 shown, 2 present by the rules and not shown, 0 unknown, -1 known to be absent.
+
+    Raises:
+        FileError: As `read_observed`.
+    """  # noqa: DOC502  raised there
+    labels = read_observed(path, table, ["single"])["single"]
+    with hdf5.read(path) as file:
+        implied = file["implied"][()] if "implied" in file else np.zeros(labels.shape, bool)
+    return mark_implied(labels, implied)
+
+
+def mark_implied(labels: np.ndarray, implied: np.ndarray) -> np.ndarray:
+    """Return labels with 2 where one is present and was not shown.
+
+    Args:
+        labels: (N, C) int8 labels of `single`.
+        implied: (N, C) bool, those that follow from others.
+    """
+    return labels + ((labels == 1) & implied).astype(np.int8)
 
 
 def read_observed(path: Path, table: Table, names: Iterable[str] = LABEL_SETS) -> dict[str, np.ndarray]:

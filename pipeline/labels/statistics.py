@@ -7,6 +7,7 @@ import numpy as np
 
 from pipeline.labels.blocks import row_blocks
 from pipeline.labels.draws import Draw
+from pipeline.labels.implications import Implied, describe_implied
 from pipeline.labels.rates import false_negative_rate
 from pipeline.labels.settings import Simulate
 from pipeline.labels.table import SPLITS, Objects, Table
@@ -44,6 +45,29 @@ def summarize_draw(table: Table, draw: Draw, objects: Objects | None, settings: 
         "expected_false_negative_rate": rates["pooled_expected"] if measured else None,
         "labels_per_image": splits["train"]["labels_per_image"],
     }
+
+
+def summarize_implied(table: Table, draw: Draw, known: np.ndarray) -> dict[str, Any] | None:
+    """Return how many labels of the training split are known by the table's rules.
+
+    Args:
+        table: The table.
+        draw: The labels that stay known of themselves, of which `summarize_draw` tells.
+        known: (N, C) int8 labels with all that they imply.
+
+    Returns:
+        JSON values, as `describe_implied` has them, and what share of the unknown cells is positive after that, null
+        where it cannot be measured; None without rules.
+    """
+    if table.rules is None:
+        return None
+    rows = table.rows("train")
+    found = describe_implied(
+        table.classes, draw.observed[rows], Implied(known[rows], np.zeros(known[rows].shape, bool))
+    )
+    unknown = (known[rows] == 0) & table.scored[rows]
+    rate = float((table.truth[rows] == 1)[unknown].mean()) if table.exhaustive and unknown.any() else None
+    return found | {"false_negative_rate": rate}
 
 
 def _unbiased_moments(draw: Draw, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

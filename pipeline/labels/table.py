@@ -15,6 +15,8 @@ import numpy as np
 from pipeline.core import hdf5
 from pipeline.core.errors import FileError
 from pipeline.core.text import CONTROL, relative_path
+from pipeline.labels.groups import find_cut, number_groups
+from pipeline.labels.implications import Rules
 
 ROW_FIELDS = ("truth", "scored", "split", "official")
 SPLITS = ("train", "val", "test")
@@ -37,6 +39,10 @@ class Table:
             literature's protocol draws labels per official part, before the training part is cut in train and val.
         exhaustive: Whether the labels that were given are all that apply. False for data of one's own with some labels
             an image: what is not scored is unknown there, no rate over it can be measured, and labels are not drawn.
+        groups: N names of groups of images of one thing (a burst, a video, a patient), empty for an image that is
+            alone; None where the data name none. No split cuts a group.
+        rules: What labels imply of others, which truth and scored hold already; None where nobody gave any.
+        implied: (N, C) bool, labels that stand there by the rules, not because somebody gave them; None without rules.
 
     Raises:
         ValueError: A field has the wrong type, shape or values; the message names the field and the first offender.
@@ -49,6 +55,9 @@ class Table:
     split: np.ndarray
     official: np.ndarray
     exhaustive: bool = True
+    groups: tuple[str, ...] | None = None
+    rules: Rules | None = None
+    implied: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         """Check every field.
@@ -76,6 +85,7 @@ class Table:
             ("scored", np.bool_, (n, c)),
             ("split", np.uint8, (n,)),
             ("official", np.uint8, (n,)),
+            *([("implied", np.bool_, (n, c))] if self.rules is not None or self.implied is not None else []),
         ):
             array = getattr(self, name)
             if not isinstance(array, np.ndarray) or array.dtype != kind:
@@ -105,6 +115,26 @@ class Table:
         if len(leaked):
             split_name = SPLITS[self.split[leaked[0]]]
             raise ValueError(f"table: {self.paths[leaked[0]]} is an official test image in the {split_name} split")
+        if self.groups is None:
+            return
+        if len(self.groups) != len(self.paths) or not all(isinstance(name, str) for name in self.groups):
+            raise ValueError(f"table: groups must be {len(self.paths)} names, one for each path")
+        if cut := find_cut(self.groups, self.split):
+            splits = " and ".join(SPLITS[self.split[row]] for row in cut)
+            raise ValueError(f"table: the group {self.groups[cut[0]]!r} is cut by the splits {splits}")
+
+    def group_numbers(self, split_name: str) -> np.ndarray | None:
+        """Return numbers for the groups of a split.
+
+        Args:
+            split_name: "train", "val" or "test".
+
+        Returns:
+            (R,) int64, as `number_groups` gives them; None where the data name no groups.
+        """
+        if self.groups is None:
+            return None
+        return number_groups([self.groups[row] for row in self.rows(split_name)])
 
     def rows(self, split_name: str) -> np.ndarray:
         """Return the rows of a split.
@@ -160,7 +190,15 @@ class Table:
             The table of these rows, in their order.
         """
         paths = tuple(self.paths[row] for row in rows)
-        return replace(self, paths=paths, **{name: getattr(self, name)[rows] for name in ROW_FIELDS})
+        groups = None if self.groups is None else tuple(self.groups[row] for row in rows)
+        implied = None if self.implied is None else self.implied[rows]
+        return replace(
+            self,
+            paths=paths,
+            groups=groups,
+            implied=implied,
+            **{name: getattr(self, name)[rows] for name in ROW_FIELDS},
+        )
 
 
 @dataclass(frozen=True)
@@ -252,6 +290,13 @@ def write_table(path: Path | str, table: Table, objects: Objects | None = None) 
         hdf5.write_array(file, "split", table.split, axes="image", units="0 train, 1 val, 2 test")
         hdf5.write_array(file, "official", table.official, axes="image", units="0 official training, 1 official test")
         file.attrs["exhaustive"] = table.exhaustive
+        if table.groups is not None:
+            units = "name of the group, empty: alone"
+            hdf5.write_array(file, "groups", np.array(table.groups, dtype=object), axes="image", units=units)
+        if table.rules is not None and table.implied is not None:
+            units = "the label stands there by the rules"
+            hdf5.write_array(file, "rules", np.array([table.rules.to_json()], dtype=object), axes="one", units="JSON")
+            hdf5.write_array(file, "implied", table.implied, axes="image, class", units=units, compress=True)
         if objects is not None:
             units = "largest box as a fraction of the picture; 0 without"
             hdf5.write_array(file, "area", objects.area, axes="image, class", units=units, compress=True)
@@ -299,6 +344,9 @@ def read_table(path: Path | str) -> Table:
                 paths=tuple(hdf5.read_strings(file["paths"])),
                 **{name: file[name][()] for name in ROW_FIELDS},
                 exhaustive=bool(file.attrs["exhaustive"]),
+                groups=tuple(hdf5.read_strings(file["groups"])) if "groups" in file else None,
+                rules=Rules.from_json(hdf5.read_strings(file["rules"])[0]) if "rules" in file else None,
+                implied=file["implied"][()] if "implied" in file else None,
             )
         except (KeyError, ValueError, TypeError, OSError) as error:
             raise FileError(f"{path}: no readable table: {error}") from error

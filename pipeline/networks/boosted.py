@@ -13,7 +13,7 @@ is a convolution of one place, which has the same values and the same start.
 import torch
 from torch import Tensor, nn
 
-from pipeline.networks.linear import class_maps
+from pipeline.networks.linear import class_maps, scale_features
 
 
 class BoostedHead(nn.Module):
@@ -23,12 +23,13 @@ class BoostedHead(nn.Module):
         width: D, channels of the map.
         classes: C.
         factor: alpha on positive values, at least 1; 1 is the linear head where pooling is a mean.
+        scale: As of the linear head.
     """
 
-    def __init__(self, width: int, classes: int, *, factor: float):
+    def __init__(self, width: int, classes: int, *, factor: float, scale: str):
         super().__init__()
         self.linear = nn.Linear(width, classes)
-        self.factor = factor
+        self.factor, self.scale = factor, scale
 
     def forward(self, maps: Tensor | None, pooled: Tensor) -> dict[str, Tensor]:
         """Classify.
@@ -48,6 +49,8 @@ class BoostedHead(nn.Module):
                 "the boosted head reads feature maps: it boosts each place before the mean, and cached features are "
                 "pooled; train it on images, from a linear head's weights if need be"
             )
-        plain = class_maps(maps, self.linear.weight, self.linear.bias)
+        _, places = scale_features(pooled, maps, self.scale)
+        assert places is not None
+        plain = class_maps(places, self.linear.weight, self.linear.bias)
         boosted = torch.where(plain > 0, self.factor * plain, plain)
         return {"logits": boosted.mean((2, 3)), "features": pooled, "maps": plain}

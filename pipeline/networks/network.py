@@ -8,21 +8,24 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pipeline.core import files
-from pipeline.core.errors import ConfigError
+from pipeline.core.errors import ConfigError, FileError
 from pipeline.networks import backbone as backbones
+from pipeline.networks import pools
 from pipeline.networks.boosted import BoostedHead
 from pipeline.networks.bottleneck import BottleneckHead
 from pipeline.networks.label_embedding import LabelEmbeddingHead
 from pipeline.networks.linear import LinearHead
-from pipeline.networks.settings import HEAD_GIVES
+from pipeline.networks.places import PlacesHead
+from pipeline.networks.settings import HEAD_GIVES, Pool
 
 
 class Network(nn.Module):
     """Images (or cached features, where there is no backbone) to logits.
 
     Args:
-        architecture: ``head`` (settings with ``kind``), ``width`` D, ``classes`` C, and ``backbone`` (description with
-            ``mean`` and ``std``) or None for a head on cached features.
+        architecture: ``head`` (settings with ``kind``), ``width`` D, ``classes`` C, ``backbone`` (description with
+            ``mean`` and ``std``) or None for a head on cached features, and ``pools`` (`networks.pools`) that make the
+            D features of maps; ``mean`` alone where it is absent.
     """
 
     def __init__(self, architecture: dict[str, Any]) -> None:
@@ -34,11 +37,13 @@ class Network(nn.Module):
         head = dict(architecture["head"])
         kind = {
             "linear": LinearHead,
+            "places": PlacesHead,
             "boosted": BoostedHead,
             "label_embedding": LabelEmbeddingHead,
             "bottleneck": BottleneckHead,
         }[head.pop("kind")]
         self.head = kind(architecture["width"], architecture["classes"], **head)
+        self.pools: list[Pool] = architecture.get("pools", ["mean"])
 
     @property
     def mean(self) -> tuple[float, ...]:
@@ -54,15 +59,19 @@ class Network(nn.Module):
         """Return the head's answer, at least ``logits`` (B, C).
 
         Args:
-            inputs: (B, 3, H, W) normalised images, or (B, D) features where there is no backbone.
+            inputs: (B, 3, H, W) normalised images; (B, D) features, or those of places (B, D, h, w), where there is no
+                backbone.
 
         Returns:
             Tensors by name, as `Outputs` calls them.
         """
         if self.backbone is None:
-            return self.head(None, inputs)
+            return self.head(None, inputs) if inputs.ndim == 2 else self.head(inputs, inputs.mean((2, 3)))
         maps = self.backbone(inputs)
-        return self.head(maps, self.backbone.pool(maps))
+        pooled = pools.pool(self.backbone, maps, self.pools)
+        if self.pools != ["mean"] or isinstance(self.head, PlacesHead):
+            maps = pools.at_places(self.backbone, maps, self.pools)
+        return self.head(maps, pooled)
 
     def provides(self) -> frozenset[str]:
         """Return the words of a method's ``needs`` that this network meets."""
@@ -147,19 +156,21 @@ def cpu_state(module: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().cpu().clone() for name, value in module.state_dict().items()}
 
 
-def on_backbone(path: str | Path, head: dict[str, Any], classes: int) -> Network:
+def on_backbone(path: str | Path, head: dict[str, Any], classes: int, pooled: list[Pool]) -> Network:
     """Put a fresh head on a stored backbone.
 
     Args:
         path: The backbone's file.
         head: Settings with ``kind``.
         classes: C.
+        pooled: Names of the pools between the two.
 
     Returns:
         The network; the head is drawn from torch's global stream.
     """
     module, description = backbones.load(path)
-    network = Network({"backbone": description, "width": module.width, "classes": classes, "head": head})
+    sizes = {"width": module.width * len(pooled), "classes": classes}
+    network = Network({"backbone": description, "pools": pooled, **sizes, "head": head})
     assert network.backbone is not None
     network.backbone.load_state_dict(module.state_dict())
     return network
@@ -173,9 +184,15 @@ def restore(path: str | Path) -> Network:
 
     Returns:
         The network in eval mode.
+
+    Raises:
+        FileError: Its description lacks something, as that of an earlier version may.
     """
     content = files.read_torch(path)
-    with torch.random.fork_rng(devices=[]):  # building draws weights that are overwritten at once
-        network = Network(content["architecture"])
+    try:
+        with torch.random.fork_rng(devices=[]):  # building draws weights that are overwritten at once
+            network = Network(content["architecture"])
+    except (KeyError, TypeError) as error:
+        raise FileError(f"{path}: describes a network that cannot be built ({error}); run its stage again") from error
     network.load_state_dict(content["state"])
     return network.eval()

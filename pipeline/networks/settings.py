@@ -1,8 +1,8 @@
 """Settings of backbones and heads: the blocks `backbone` and `head` of params.yaml."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from pipeline.core.strict import Count, Fraction, Positive, Strict, given
 
@@ -50,10 +50,33 @@ class TimmBackbone(Strict):
         return self
 
 
+def _once(scales: list[str]) -> list[str]:
+    if len(set(scales)) < len(scales):
+        raise ValueError(f"names one twice {given(scales)}")
+    return scales
+
+
+Scale = Literal["none", "unit"]
+"""``none``: features as they are pooled; ``unit``: each image's scaled to a mean square of 1, that is to the length
+sqrt(D)."""
+Scales = Scale | Annotated[list[Scale], Field(min_length=2), AfterValidator(_once)]
+"""A list is searched with the rates of ``learning_rate: grid``; in a stage that goes on from another one's head, that
+head's own is taken."""
+
+
 class LinearHead(Strict):
     """Global average pooling and one linear layer."""
 
     kind: Literal["linear"]
+    scale: Scales
+
+
+class PlacesHead(Strict):
+    """One linear layer, trained on pooled features; an image is scored by the log-mean-exp of its logits at places."""
+
+    kind: Literal["places"]
+    sharpness: Positive
+    """0.2 serves both small and large objects; towards 0 it is the mean over places."""
 
 
 class BoostedHead(Strict):
@@ -62,6 +85,7 @@ class BoostedHead(Strict):
     kind: Literal["boosted"]
     factor: Annotated[float, Field(ge=1)]
     """Factor alpha on positive values: 5 as published; 1 is the linear head under mean pooling."""
+    scale: Scales
 
 
 class LabelTransformer(Strict):
@@ -100,11 +124,43 @@ class BottleneckHead(LabelTransformer):
     """Draws a training step averages: 10 as published; evaluation takes their expectation."""
 
 
-Head = Annotated[LinearHead | BoostedHead | LabelEmbeddingHead | BottleneckHead, Field(discriminator="kind")]
+Pool = Literal["mean", "sqrt", "top4"]
+"""What makes features of maps (`pipeline.networks.pools`)."""
+
+
+Head = Annotated[
+    LinearHead | PlacesHead | BoostedHead | LabelEmbeddingHead | BottleneckHead, Field(discriminator="kind")
+]
+
+
+def list_scales(head: Head) -> list[Scale | None]:
+    """Return the scales that a head's settings name; None of a head that has none."""
+    scale = getattr(head, "scale", None)
+    return list(scale) if isinstance(scale, list) else [scale]
+
+
+def at_scale(head: Head, scale: Scale | None) -> Head:
+    """Return a head's settings at a scale; as they are where it is None, or where such a head has none."""
+    return head if scale is None or not hasattr(head, "scale") else head.model_copy(update={"scale": scale})
+
+
+def scale_before(head: Head, before: dict[str, Any]) -> Scale | None:
+    """Return the scale of the head that another goes on from, where its settings leave the scale to that one.
+
+    Args:
+        head: Settings of the head that goes on.
+        before: Settings of the head that was trained before.
+
+    Returns:
+        The scale; None where the settings name one scale or not that one, or heads have none.
+    """
+    scale = before.get("scale")
+    return scale if isinstance(getattr(head, "scale", None), list) and scale in list_scales(head) else None
 
 
 HEAD_GIVES = {
     "linear": frozenset({"features", "maps"}),
+    "places": frozenset({"features", "maps"}),
     "boosted": frozenset({"features", "maps"}),
     "label_embedding": frozenset({"features", "embeddings"}),
     "bottleneck": frozenset({"features", "posterior"}),
@@ -112,5 +168,5 @@ HEAD_GIVES = {
 """What each kind of head answers beside logits; ``maps`` only where it sees feature maps."""
 
 
-SAME_WEIGHTS = ({"linear", "boosted"},)
+SAME_WEIGHTS = ({"linear", "boosted"}, {"linear", "places"}, {"places", "boosted"})
 """Kinds of head whose weights are the same, so that one can start from the other."""

@@ -23,6 +23,7 @@ from pipeline.report.sections import (
     missed,
     rest,
     scores,
+    search,
     second_stage,
     separation,
 )
@@ -38,6 +39,7 @@ SECTIONS: tuple[tuple[str, str, Maker], ...] = (
     ("landscape", "Landscapes", landscapes.part),
     ("audit", "Pseudo-labels", audit.part),
     ("lac", "Second stage", second_stage.part),
+    ("search", "Settings", search.part),
     ("data", "Data", data.part),
 )
 """Anchor (and template), name in the menu, and what makes the part of one dataset, in the order of the page."""
@@ -89,7 +91,7 @@ def _sections(page: Page) -> list[Section]:
         sections.append(Section(name, short, html))
 
     for name, short, make in SECTIONS:
-        if name == "missed" and page.all_truth:
+        if (name == "missed" and page.all_truth) or (name == "search" and not page.collected.params.grid.search):
             continue
         parts = [make(page, result) for result in page.results.values()]
         if name == "headline" or any(part.content for part in parts):

@@ -33,7 +33,7 @@ ONE = KeptCount(kind="count", value=1)
 
 _SCORES = ("map", "map_absent_zero")
 _NAMED = 5  # files that an error message spells out; a first run may lack hundreds
-_TEXT = ("class", "key", "kind", "method", "path", "quantity", "reason", "split", "stage", "weights")
+_TEXT = ("class", "key", "kind", "method", "path", "quantity", "reason", "scale", "split", "stage", "weights")
 _COUNTS = ("unknown", "labelled", "negatives", "positives", "negatives_correct", "positives_correct",
            "hidden_positives", "hidden_positives_called_negative", "hidden_positives_recalled")  # fmt: skip
 AUDITED = ("coverage", "accuracy", "negative_accuracy", "positive_precision", "hidden_positive_recall",
@@ -177,6 +177,8 @@ class Dataset:
     """Whether the data have no official lists: the test part is the test split, the training part train and val."""
     pictures: Pixels | None = None
     """The packed pictures by row of the table, where the page shows some and they are at hand."""
+    search: dict[str, Any] | None = None
+    """What the stage search chose, where the grid asks for it."""
 
     @property
     def first_draw(self) -> dict[str, Any] | None:
@@ -359,7 +361,7 @@ def _run(reader: _Reader, plan: Planned) -> Run | None:
     estimated = bool((provenance.get("expected_positives") or {}).get("estimated"))
     return Run(
         **vars(plan),
-        head=(settings.get("head", {}).get("kind") or "not recorded").replace("_", " "),
+        head=_head(settings.get("head", {})),
         protocol=settings.get("protocol") or "not recorded",
         density="expected_positives" in provenance.get("needs", ()) and not estimated,
         estimated=estimated,
@@ -383,6 +385,12 @@ def _run(reader: _Reader, plan: Planned) -> Run | None:
     )
 
 
+def _head(settings: dict[str, Any]) -> str:
+    """Return a head in words."""
+    kind = (settings.get("kind") or "not recorded").replace("_", " ")
+    return f"{kind}, unit length" if settings.get("scale") == "unit" else kind
+
+
 def _landscape(path: Path, dataset: str, method: str, draw: int, seed: int) -> Landscape:
     with hdf5.read(path) as file:
         names = ("offsets_1d", "loss_1d", "offsets_2d", "loss_2d")
@@ -392,6 +400,17 @@ def _landscape(path: Path, dataset: str, method: str, draw: int, seed: int) -> L
     centre, stage = float(about["centre_loss"]), str(about["stage"])
     line, losses, plane, surface = arrays
     return Landscape(dataset, method, draw, seed, line, losses, plane, surface, centre, images, stage, directions)
+
+
+def _choice(path: Path) -> dict[str, Any]:
+    choice = files.read_json(path)
+    for key in ("draws", "seeds"):
+        if key not in choice:
+            raise KeyError(key)
+    for score in choice.keys() - {"draws", "seeds"}:
+        if not {"best", "others"} <= choice[score].keys():
+            raise KeyError(f"{score}.best")
+    return choice
 
 
 def _record(path: Path) -> dict[str, Any]:
@@ -451,6 +470,7 @@ def _dataset(reader: _Reader, params: Params, name: str) -> Dataset:
         reader.get(files.read_json, f"weights/{name}/provenance.json"),
         params.settings("prepare", name)["source"] in OWN,
         None if table is None else _pictures(reader, f"data/prepare/{name}/images.h5", table),
+        reader.get(_choice, f"analyses/search/{name}/choice.json") if name in params.grid.search else None,
     )
 
 

@@ -209,7 +209,8 @@ def build(files: Files, parts: dict[str, Part], settings: Settings) -> Dataset:
     policies = {key: getattr(settings, key) for key in ("year", "unannotated", "crowd", "order", "test_fraction")}
     counts = {name: _count(part, selected[name]) for name, part in parts.items()}
     report = policies | {"boxes": measured, "parts": counts, "warnings": warnings}
-    return Dataset(table, lambda row: pictures[row], report, objects)
+    data = Dataset(table, lambda row: pictures[row], report, objects)
+    return raw.with_rules(data, settings, files.folder.name)
 
 
 # ---------------------------------------------------------------------------------------------- annotation files

@@ -20,7 +20,7 @@ from pipeline.core.strict import Strict
 from pipeline.core.text import read_rows
 from pipeline.data import disk, own_data
 from pipeline.data.names import NO_CLASS, NO_VALUE, looks_like_list, read_list, split_names
-from pipeline.data.own_data import WORDS, Content, OwnData, Row
+from pipeline.data.own_data import WORDS, Content, OwnData, Row, normalize_group
 from pipeline.data.raw import Files
 from pipeline.labels.table import Dataset
 
@@ -59,7 +59,7 @@ class Rows(Strict):
 
 
 class Columns(Strict):
-    """Each class has a column, 1 where it is present. With `classes: null`, every column but path and split is one."""
+    """Each class has a column, 1 where it is present. With `classes: null`, every other column is one."""
 
     kind: Literal["columns"]
     zero: Meaning
@@ -86,6 +86,9 @@ class Settings(OwnData):
     unknown all the same (kind `columns`) are gaps left out of metrics. Else what is not given is unknown."""
     split_column: str | None
     """Column of the words train, val and test, or nothing where a row's split is not named; null: there is none."""
+    group_column: str | None
+    """Column of the names of groups of images of one thing (a burst, a video, a patient, a product), which no split
+    cuts; nothing: the image is alone. null: there is none."""
 
     @model_validator(mode="after")
     def _values_fit_exhaustive(self) -> Self:
@@ -107,12 +110,14 @@ class Places:
         split: That of the splits, if any.
         labels: Name -> column, of those that hold labels.
         present: That of whether the label of a row applies, if any.
+        group: That of the groups, if any.
     """
 
     path: int
     split: int | None
     labels: dict[str, int]
     present: int | None = None
+    group: int | None = None
 
 
 def read(settings: Settings, root: Path) -> Dataset:
@@ -145,12 +150,12 @@ def parse(files: Files, settings: Settings) -> Content:
             where = f"line {number}" if len(files.lists) == 1 else f"{name} line {number}"
             if (row := _row(where, fields, len(header), places, settings, files.faults)) is not None:
                 rows.append(own_data.place_row(row, name) if "*" in settings.file else row)
-        used = {places.path, places.split, places.present, *places.labels.values()}
+        used = {places.path, places.split, places.present, places.group, *places.labels.values()}
         not_read |= dict.fromkeys(text for place, text in enumerate(header) if place not in used and text)
         columns |= dict.fromkeys(places.labels)
     told = len(rows)
     if isinstance(settings.labels, Rows):
-        rows = _join(rows)
+        rows = _join(rows, files.faults)
     wide = isinstance(settings.labels, Columns)
     return Content(
         rows=rows,
@@ -158,16 +163,20 @@ def parse(files: Files, settings: Settings) -> Content:
         found=disk.scan(files.folder, settings.links),
         closed=settings.exhaustive and not wide,
         exhaustive=settings.exhaustive,
+        grouped=settings.group_column is not None,
         report={"rows": told, "columns_not_read": list(not_read)}
         | ({"joined_rows": told - len(rows)} if isinstance(settings.labels, Rows) else {}),
     )
 
 
-def _join(rows: list[Row]) -> list[Row]:
-    """Return one row for all of a path and split, with the labels of all of them."""
+def _join(rows: list[Row], faults: Faults) -> list[Row]:
+    """Return one row for all of a path and split, with the labels of all of them; rows of two groups are noted."""
     joined: dict[tuple[str, int | None], list[Row]] = {}
     for row in rows:
-        joined.setdefault((row.path, row.split), []).append(row)
+        of_path = joined.setdefault((row.path, row.split), [])
+        of_path.append(row)
+        if row.group != of_path[0].group:
+            faults.add("rows of one path name different groups", f"{of_path[0].where} and {row.where} {row.path!r}")
     return [
         replace(
             group[0],
@@ -228,13 +237,14 @@ def _places(header: list[str], classes: tuple[str, ...] | None, settings: Settin
 
     path = find(settings.path_column, "path_column")
     split = None if settings.split_column is None else find(settings.split_column, "split_column")
+    group = None if settings.group_column is None else find(settings.group_column, "group_column")
     present = None
     if not isinstance(settings.labels, Columns):
         labels = {settings.labels.column: find(settings.labels.column, "labels: column")}
         if isinstance(settings.labels, Rows) and settings.labels.present is not None:
             present = find(settings.labels.present, "labels: present")
     else:
-        others = {text for place, text in enumerate(header) if place not in (path, split) and text}
+        others = {text for place, text in enumerate(header) if place not in (path, split, group) and text}
         if classes is None and (odd := sorted(text for text in others if text.lower() in NO_CLASS)):
             raise SourceError(
                 f"{file}: columns would be classes of these names: {preview(odd)}. Where such a column "
@@ -244,7 +254,7 @@ def _places(header: list[str], classes: tuple[str, ...] | None, settings: Settin
         labels = {label: find(label, "classes") for label in classes or sorted(others)}
     if odd := [label for label in labels if not is_class_name(label)]:
         raise SourceError(f"{file}: invalid class name of a column: {odd[0]!r}")
-    return Places(path, split, labels, present)
+    return Places(path, split, labels, present, group)
 
 
 def _row(where: str, fields: list[str], width: int, places: Places, settings: Settings, faults: Faults) -> Row | None:
@@ -268,7 +278,8 @@ def _row(where: str, fields: list[str], width: int, places: Places, settings: Se
     word = "" if places.split is None else fields[places.split]
     if word and (split := WORDS.get(word.lower())) is None:
         faults.add("values are none of train, val and test", f"{where}, column {settings.split_column}: {word!r}")
-    return Row(where, fields[places.path], present, absent, split)
+    group = "" if places.group is None else normalize_group(fields[places.group])
+    return Row(where, fields[places.path], present, absent, split, group)
 
 
 def _names(labels: Names | Lists | Rows, cell: str, where: str, faults: Faults) -> tuple[str, ...]:

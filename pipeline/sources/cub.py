@@ -144,7 +144,8 @@ def build(files: Files, content: Content, settings: Settings) -> Dataset:
         "pictures": {"missing": summarize(missing), "in_no_list": len(there.difference(found))},
         "warnings": _warnings(content, counts) + found_on_disk.warnings(),
     }
-    return Dataset(table, lambda row: folder / found[row], report)
+    data = Dataset(table, lambda row: folder / found[row], report)
+    return raw.with_rules(data, settings, files.folder.name)
 
 
 def _count_labels(content: Content, scored: np.ndarray, least_certainty: int) -> dict[str, Any]:

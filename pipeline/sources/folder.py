@@ -74,7 +74,7 @@ def parse(files: Files, settings: Settings) -> Content:
     tops = {top for top, slash, _ in (picture.partition("/") for picture in pictures) if slash}
     words = _split_words(tops, settings)
     found = _sort(pictures, classes, settings)
-    if bare := sorted(set(classes or ()) - {row.present[0] for row in found.rows}):
+    if bare := sorted(set(classes or ()) - {row.present[0] for row in found.rows} - settings.rules().all_parents()):
         raise SourceError(f"prepare: classes: no picture in a folder of the name: {preview(bare)}")
     if found.loose and not found.rows:
         raise SourceError(f"{folder.name}: no picture lies in a class's folder: {preview(found.loose)}")

@@ -20,7 +20,7 @@ from pipeline.core.strict import Strict
 from pipeline.core.text import read_text
 from pipeline.data import disk, own_data
 from pipeline.data.names import looks_like_list, split_names
-from pipeline.data.own_data import WORDS, Content, OwnData, Row
+from pipeline.data.own_data import WORDS, Content, OwnData, Row, normalize_group
 from pipeline.data.raw import Files
 from pipeline.labels.table import Dataset
 
@@ -46,6 +46,9 @@ class Objects(Strict):
     """Key of the labels known not to apply, which an object may lack; null: there is none."""
     split_key: str | None
     """Key of the words train, val and test; null: there is none."""
+    group_key: str | None
+    """Key of the names or numbers of groups of images of one thing (a burst, a video, a patient, a product), which no
+    split cuts; an object that lacks it is alone. null: there is none."""
 
 
 class Map(Strict):
@@ -104,6 +107,7 @@ def parse(files: Files, settings: Settings) -> Content:
         found=disk.scan(files.folder, settings.links),
         closed=settings.exhaustive,
         exhaustive=settings.exhaustive,
+        grouped=isinstance(settings.content, Objects) and settings.content.group_key is not None,
         report={"rows": len(rows), "keys_not_read": sorted(not_read)},
     )
 
@@ -122,7 +126,7 @@ def _read_rows(
             else:
                 yield Row(where, path.strip(), labels, (), None)
     else:
-        keys = {content.path_key, content.labels_key, content.absent_key, content.split_key}
+        keys = {content.path_key, content.labels_key, content.absent_key, content.split_key, content.group_key}
         for where, entry in read_entries(file, faults):
             if not isinstance(entry, dict):
                 faults.add("entries are not objects", f"{at}{where} ({type(entry).__name__})")
@@ -147,9 +151,12 @@ def _row(where: str, entry: dict[Any, Any], content: Objects, faults: Faults) ->
         split = WORDS.get(word.strip().lower()) if isinstance(word, str) else None
         if split is None:
             faults.add("values are none of train, val and test", f"{where}, key {content.split_key}: {word!r}")
+    group = entry.get(content.group_key)
+    if group is not None and (isinstance(group, bool) or not isinstance(group, str | int)):
+        faults.add(f"entries have no text or number under {content.group_key!r}", f"{where} {_short(group)}")
     if not isinstance(path, str) or labels is None or absent is None:
         return None
-    return Row(where, path.strip(), labels, absent, split)
+    return Row(where, path.strip(), labels, absent, split, normalize_group("" if group is None else str(group)))
 
 
 def _coco_rows(file: Path, at: str, faults: Faults) -> Iterator[Row]:

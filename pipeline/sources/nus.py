@@ -160,7 +160,8 @@ def build(files: Files, parts: dict[str, Part], settings: Settings) -> Dataset:
         },
         "warnings": _warnings(files, settings, copy, len(missing)) + lying.warnings(),
     }
-    return Dataset(table, lambda row: folder / found[row], report)
+    data = Dataset(table, lambda row: folder / found[row], report)
+    return raw.with_rules(data, settings, files.folder.name)
 
 
 def edition(train: int, test: int) -> str | None:

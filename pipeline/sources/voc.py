@@ -203,7 +203,8 @@ def build(files: Files, content: Content, settings: Settings) -> Dataset:
         "pictures_in_no_list": len(pictures.keys() - set(ids)),
         "warnings": of_lists + warnings + found.warnings(),
     }
-    return Dataset(table, lambda row: folder / chosen[row], report, objects)
+    data = Dataset(table, lambda row: folder / chosen[row], report, objects)
+    return raw.with_rules(data, settings, files.folder.name)
 
 
 def _select(

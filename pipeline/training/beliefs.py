@@ -14,6 +14,11 @@ The beliefs that are returned come from that too, so that no image's own labels 
 fits keep a trace of these, and are too sure where images are few. The last logits are those of images that have a
 label, as each labelled one has; the others' are not, which gives more labels an image, and better targets.
 
+Where places are given, the last fit's scores are those by places (`place_scores`), and so are the beliefs. Targets come
+from pooled scores: by places they help small objects no further, and large ones less.
+
+Images of one group know each other's labels: no fold cuts a group, and folds judge lambda from the first fit on.
+
 With all labels shown (`ShareDraw(1.0)`, one fit) it is ridge with full labels, its lambda by average precision of
 left-out scores and its logits by log loss: what the features hold for a linear head.
 Source: ours, 2026.
@@ -21,14 +26,17 @@ Source: ours, 2026.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from pipeline.audits.unlabelled import LEAST, Estimate, compare_precision, estimate, precision_at_shown, resample_rows
 from pipeline.core import seeds
+from pipeline.labels.groups import deal_folds
 from pipeline.methods.shared.draw_likelihood import CountDraw, ShareDraw, posterior_of_arrays
 from pipeline.training import ridge
 from pipeline.training.calibrate import Calibration, calibrate, resampled_shares
+from pipeline.training.place_scores import Places, calibrate_places
 
 FITS = 3
 FOLDS = 5
@@ -61,7 +69,7 @@ class Beliefs:
         present: (N, C) chance that a label is present given the image and its shown labels: 1 where shown, 0 where
             known to be absent.
         logits: (N, C) of the image alone, by the last fit without it.
-        weights: (C, D) of a linear head on the features as they were given.
+        weights: (C, D) of a linear head on the features as they were given, or on those of places.
         bias: (C,) its bias; its logits are on the scale of ``logits``.
         fits: First to last.
         labels: Labels an image.
@@ -81,6 +89,18 @@ class Beliefs:
     seldom: tuple[int, ...]
 
 
+class Sampling(NamedTuple):
+    """How images are dealt to folds, and drawn by the bootstrap."""
+
+    seed: int = 0
+    groups: np.ndarray | None = None
+    """(N,) numbers of `number_groups`, which no fold cuts; None: there are none."""
+
+
+ONE_BY_ONE = Sampling()
+"""Each image for itself."""
+
+
 @dataclass
 class _Chain:
     """Fits that do not see some of the images."""
@@ -96,18 +116,20 @@ def believe(
     mirrored: np.ndarray | None = None,
     draw: CountDraw | ShareDraw | None = None,
     fits: int = FITS,
-    seed: int = 0,
+    sampling: Sampling = ONE_BY_ONE,
+    places: Places | None = None,
 ) -> Beliefs:
     """Return beliefs about every training cell, and a linear head.
 
     Args:
         features: (N, D) of the training images, of any float type.
-        observed: (N, C) int8 labels: 1 shown, 0 unknown, -1 known to be absent. An image that shows nothing is
-            believed in and not fitted, unless the draw is one of shares.
+        observed: (N, C) int8 labels: 1 shown, 2 known to be present without having been shown, 0 unknown, -1 known to
+            be absent. An image that shows nothing is believed in and not fitted, unless the draw is one of shares.
         mirrored: (N, D) features of the mirrored images, or None.
         draw: How labels came to be shown. None: as many as are shown were picked at random of those present.
         fits: Their number.
-        seed: Of the folds and the bootstrap.
+        sampling: Of the folds and the bootstrap.
+        places: Those of the images, where the last fit scores by them: the head is one of that kind.
 
     Returns:
         The beliefs.
@@ -117,19 +139,22 @@ def believe(
     """
     draw = CountDraw() if draw is None else draw
     seen, shown = _seen(features, observed, draw), observed == 1
-    chains = _chains(features, mirrored, observed, seen, _folds(seen, seed) if fits > 1 else [])
-    stands = np.ones(len(observed))  # labels that a shown one stands for
-    done: list[Fit] = []
+    folds = _folds(seen, sampling) if fits > 1 or places or sampling.groups is not None else []
+    chains = _chains(features, mirrored, observed, seen, folds)
+    stands, done = np.ones(len(observed)), list[Fit]()  # labels that a shown one stands for
     for place in range(fits):
         heads = [ridge.fit(chain.rows, chain.targets) for chain in chains]
-        if not done:
-            number, precision = _choose(_left_out(chains[0], heads[0]), shown, stands, seen)
-        elif len(chains) > 1:
-            number, precision = _choose(_held_out(features, chains[1:], heads[1:], shown.shape), shown, stands, seen)
-        last = place == fits - 1
+        if folds or not done:
+            apart = folds and (done or sampling.groups is not None)
+            tried = _held_out(features, chains, heads, shown.shape) if apart else _left_out(chains[0], heads[0])
+            number, precision = _choose(tried, shown, stands, seen, sampling.groups)
+        last, given_one = place == fits - 1, isinstance(draw, CountDraw) and place == fits - 1
         scores = _scores(features, chains, heads, number, seen if last else None)
-        given_one = isinstance(draw, CountDraw) and last
         calibrated = calibrate(scores, observed, draw, given_one)
+        line = calibrated.slope, calibrated.bias
+        if last and places is not None:
+            raw = _place_scores(places, chains, heads, number, seen)
+            *line, scores, calibrated = calibrate_places(raw, calibrated, places.sharpness, observed, draw)
         present = posterior_of_arrays(calibrated.logits(scores), observed, draw)[2]
         labels = float(present[seen].sum(axis=1).mean())
         done.append(Fit(ridge.LAMBDAS[number], precision, calibrated.log_likelihood, labels))
@@ -137,17 +162,21 @@ def believe(
             _renew_targets(chains, heads, number, calibrated, observed, draw)
         if isinstance(draw, CountDraw):
             stands = _labels_unseen(chains) / np.maximum(shown.sum(axis=1), 1)
-    counts = shown.sum(axis=0)
     return Beliefs(
         present,
         calibrated.logits(scores),
-        heads[0].weights[number] * calibrated.slope[:, None],
-        calibrated.logits(heads[0].bias[number]),
+        heads[0].weights[number] * line[0][:, None],
+        heads[0].bias[number] * line[0] + line[1],
         tuple(done),
-        *_shares(scores[seen], calibrated._replace(pull=calibrated.pull[seen]), given_one, seed),
-        unseen=tuple(np.flatnonzero(counts == 0).tolist()),
-        seldom=tuple(np.flatnonzero((counts > 0) & (counts < LEAST)).tolist()),
+        *_shares(scores, calibrated, given_one, sampling, seen),
+        *_rare((observed >= 1).sum(axis=0)),
     )
+
+
+def _rare(counts: np.ndarray) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the classes that show no positive, and those that show too few."""
+    unseen, seldom = np.flatnonzero(counts == 0), np.flatnonzero((counts > 0) & (counts < LEAST))
+    return tuple(unseen.tolist()), tuple(seldom.tolist())
 
 
 def _renew_targets(
@@ -174,21 +203,27 @@ def _seen(features: np.ndarray, observed: np.ndarray, draw: CountDraw | ShareDra
     """
     if observed.ndim != 2 or len(observed) != len(features):
         raise ValueError(f"observed {observed.shape} must be (N, C), of the {len(features)} rows of the features")
-    wrong = ~np.isin(observed, (-1, 0, 1))
+    wrong = ~np.isin(observed, (-1, 0, 1, 2))
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
-        raise ValueError(f"observed: {observed[row, column]} at row {row}, class {column}; it must be 1, 0 or -1")
+        raise ValueError(f"observed: {observed[row, column]} at row {row}, class {column}; it must be 2, 1, 0 or -1")
     shows = (observed == 1).any(axis=1)
     if not shows.any():
         raise ValueError("observed: no label is shown, there is nothing to learn from")
     return shows if isinstance(draw, CountDraw) else np.ones(len(observed), bool)
 
 
-def _folds(seen: np.ndarray, seed: int) -> list[np.ndarray]:
+def _folds(seen: np.ndarray, sampling: Sampling) -> list[np.ndarray]:
     """Return (H,) images of each fold; none where there are too few, and the first lambda is kept."""
-    if seen.sum() < 2 * FOLDS:
+    seed, groups = sampling
+    if seen.sum() < 2 * FOLDS or (groups is not None and len(np.unique(groups[seen])) < FOLDS):
         return []
-    order = seeds.numpy_generator(seed, "beliefs", "folds").permutation(len(seen))
+    generator = seeds.numpy_generator(seed, "beliefs", "folds")
+    if groups is not None:
+        fold = np.zeros(len(seen), int)  # an image without weight is in no fit anyway
+        fold[seen] = deal_folds(groups[seen], FOLDS, generator)
+        return [np.flatnonzero(fold == number) for number in range(FOLDS)]
+    order = generator.permutation(len(seen))
     return [order[fold::FOLDS] for fold in range(FOLDS)]
 
 
@@ -205,7 +240,7 @@ def _chains(
         weights = seen.astype(np.float64)
         weights[held] = 0
         rows = ridge.decompose(features, mirrored, weights)
-        chains.append(_Chain(rows, (observed == 1).astype(np.float64), held))
+        chains.append(_Chain(rows, (observed >= 1).astype(np.float64), held))
     return chains
 
 
@@ -229,6 +264,25 @@ def _scores(
     return scores
 
 
+def _place_scores(
+    places: Places, chains: list[_Chain], heads: list[ridge.Heads], number: int, seen: np.ndarray
+) -> np.ndarray:
+    """Return the (N, C, P) scores of places, on the scale of `_scores`.
+
+    Without folds they are those of the fit to all images, its own labels included: there are ten images at most.
+    """
+    centre = chains[0].rows.weights @ chains[0].targets
+    every = np.arange(len(seen))
+    result = places.logits(every[:1], heads[0].weights[number], heads[0].bias[number]).repeat(len(seen), axis=0)
+    for chain, fitted in zip(chains[1:] or chains, heads[1:] or heads, strict=True):
+        held = chain.held[seen[chain.held]] if len(chains) > 1 else every
+        bias = fitted.bias[number] + centre - chain.rows.weights @ chain.targets
+        result[held] = places.logits(held, fitted.weights[number], bias)
+    if len(chains) > 1 and not seen.all():
+        result[~seen] = places.logits(every[~seen], heads[0].weights[number], heads[0].bias[number])
+    return result
+
+
 def _left_out(chain: _Chain, heads: ridge.Heads) -> Iterator[np.ndarray]:
     """Yield the (N, C) left-out scores of each lambda."""
     for number in range(len(chain.rows.lambdas)):
@@ -240,7 +294,7 @@ def _held_out(
 ) -> Iterator[np.ndarray]:
     """Yield the (N, C) scores of each lambda that images have from the chain which does not see them."""
     for number in range(len(ridge.LAMBDAS)):
-        yield _held_out_at(features, chains, heads, number, shape)
+        yield _held_out_at(features, chains[1:], heads[1:], number, shape)
 
 
 def _held_out_at(
@@ -254,7 +308,9 @@ def _held_out_at(
     return scores
 
 
-def _choose(tried: Iterator[np.ndarray], shown: np.ndarray, stands: np.ndarray, seen: np.ndarray) -> tuple[int, float]:
+def _choose(
+    tried: Iterator[np.ndarray], shown: np.ndarray, stands: np.ndarray, seen: np.ndarray, groups: np.ndarray | None
+) -> tuple[int, float]:
     """Return the largest lambda whose scores are within a standard error of the best, and their weighted precision.
 
     Where no class shows enough positives for the criterion, those count that show most.
@@ -262,7 +318,7 @@ def _choose(tried: Iterator[np.ndarray], shown: np.ndarray, stands: np.ndarray, 
     least = min(LEAST, int(shown.sum(axis=0).max()))
     shown, stands = shown[seen], stands[seen]
     precision = np.stack([precision_at_shown(scores[seen], shown, stands) for scores in tried])
-    means, errors = compare_precision(precision, shown, stands, least)
+    means, errors = compare_precision(precision, shown, stands, least, None if groups is None else groups[seen])
     number = int(np.flatnonzero(means.max() - means <= errors + 1e-12)[-1])
     return number, float(means[number])
 
@@ -276,11 +332,17 @@ def _labels_unseen(chains: list[_Chain]) -> np.ndarray:
 
 
 def _shares(
-    scores: np.ndarray, calibrated: Calibration, given_one: bool, seed: int
+    scores: np.ndarray,
+    calibrated: Calibration,
+    given_one: bool,
+    sampling: Sampling,
+    seen: np.ndarray,
 ) -> tuple[Estimate, tuple[Estimate, ...]]:
-    """Return labels an image, and the share of images of each class."""
-    once = np.ones((1, len(scores)))
-    repeats = resample_rows(len(scores), BOOTSTRAPS, seeds.numpy_generator(seed, "beliefs", "bootstrap"))
+    """Return labels an image that was seen, and the share of these images of each class."""
+    scores, calibrated = scores[seen], calibrated._replace(pull=calibrated.pull[seen])
+    once, generator = np.ones((1, len(scores))), seeds.numpy_generator(sampling.seed, "beliefs", "bootstrap")
+    groups = None if sampling.groups is None else sampling.groups[seen]
+    repeats = resample_rows(len(scores), BOOTSTRAPS, generator, groups)
     (point,) = resampled_shares(scores, calibrated, once, given_one)
     drawn = resampled_shares(scores, calibrated, repeats, given_one)
     shares = tuple(estimate(value, column) for value, column in zip(point, drawn.T, strict=True))

@@ -59,7 +59,8 @@ def calibrate(
 
     Args:
         scores: (N, C) finite scores, each of an image that was left out.
-        observed: (N, C) int8 labels: 1 shown, 0 unknown, -1 known to be absent.
+        observed: (N, C) int8 labels: 1 shown, 2 known to be present without having been shown, 0 unknown, -1 known to
+            be absent.
         draw: How labels came to be shown.
         given_one: Whether images are known to have a label, those that show none left aside.
 
@@ -72,7 +73,7 @@ def calibrate(
     """
     if scores.shape != observed.shape or scores.ndim != 2 or not np.isfinite(scores).all():
         raise ValueError(f"scores {scores.shape} must be finite, of the shape (N, C) of observed {observed.shape}")
-    shown, shows = (observed == 1).sum(axis=0), (observed == 1).any(axis=1)
+    shown, shows = (observed >= 1).sum(axis=0), (observed == 1).any(axis=1)
     counted = shows if isinstance(draw, CountDraw) and shows.any() else np.ones(len(scores), bool)
     centre, spread = scores[counted].mean(axis=0), scores[counted].std(axis=0)
     flat = (spread <= 1e-12 * np.abs(scores).max(axis=0, initial=0)) | (shown == 0)

@@ -1,4 +1,4 @@
-"""Which learning rate and epoch a run takes: those that score best on validation, or out of fold beside a fixed recipe.
+"""Which setting and epoch a run takes: those that score best on validation, or out of fold beside a fixed recipe.
 
 By full labels where ``select`` is ``clean``; by the labels that were shown where it is ``auto`` (`selection`).
 """
@@ -24,7 +24,7 @@ from pipeline.training.trials import Trials
 class Choice:
     """What a run takes of its trials."""
 
-    rate: float
+    setting: search.Setting
     trained: Trained
     rows: list[dict[str, Any]]
     """One row a trial."""
@@ -55,12 +55,12 @@ def make_scorer(run: Run) -> Callable[[np.ndarray], float] | None:
     return lambda logits: mean_average_precision(truth, logits, scored)["map"]
 
 
-def read_judges(run: Run, single: np.ndarray) -> dict[str, selection.Judge] | None:
+def read_judges(run: Run, labels: np.ndarray) -> dict[str, selection.Judge] | None:
     """Return the judges of the training and validation images, where labels that were shown choose.
 
     Args:
         run: The run.
-        single: (N, C) observed labels of all rows.
+        labels: (N, C) observed labels of all rows, 1 where a label was shown.
 
     Returns:
         The judges by split; None where ``select`` is not ``auto``.
@@ -71,17 +71,17 @@ def read_judges(run: Run, single: np.ndarray) -> dict[str, selection.Judge] | No
     """  # noqa: DOC502  FileError comes from `Run.beliefs`
     if run.settings.select != "auto":
         return None
-    stands_for = run.beliefs.stands_for(single)
+    stands_for = run.beliefs.stands_for(labels)
     judges = {}
     for split in ("train", "val"):
         rows = run.table.rows(split)
-        shown = single[rows] == 1
+        shown = labels[rows] == 1
         if not shown.any():
             raise ConfigError(
                 f"{run.stage}.select: auto ranks shown labels, and the {split} split of {run.dataset} shows none; "
                 "set it to last"
             )
-        judges[split] = selection.Judge(shown, stands_for[rows], run.seed)
+        judges[split] = selection.Judge(shown, stands_for[rows], run.seed, run.table.group_numbers(split))
     return judges
 
 
@@ -100,18 +100,20 @@ def choose_on_validation(run: Run, trials: Trials, judge: selection.Judge | None
         TrainingError: Training diverged at every rate of a grid.
     """
     try:
-        rate, trained, rows = search.choose(run.settings, trials.train, judge_trained)
+        setting, trained, rows = search.choose(trials.settings, trials.train, judge_trained)
     except TrainingError as error:
         raise error if str(error).startswith(run.name) else TrainingError(f"{run.name}: {error}") from error
     history = trained.history
     if judge:
         best = int(np.argmax([row["score"] for row in history.rows]))  # of the raw weights, as the loop has it
-        return Choice(rate, trained, rows, judge.compare_epochs([logits.numpy() for logits in history.val], best))
+        epochs = [logits.numpy() for logits in history.val]
+        return Choice(setting, trained, rows, judge.compare_epochs(epochs, best))
     if search.are_tied(rows):
-        tqdm.write(f"{run.name}: val scores every rate alike, so it chose none: {rate:g} is the middle one")
+        taken = search.name_setting(setting, trials.settings)
+        tqdm.write(f"{run.name}: val scores every rate alike, so it chose none: {taken} is the middle one")
     if history.is_tied():
         tqdm.write(f"{run.name}: val scores every epoch alike, so it chose none: {history.epoch} is the last")
-    return Choice(rate, trained, rows)
+    return Choice(setting, trained, rows)
 
 
 def judge_trained(trained: Trained) -> search.Verdict:
@@ -128,60 +130,66 @@ def choose_out_of_fold(run: Run, trials: Trials, judge: selection.Judge) -> Choi
         judge: Judge of the training images.
 
     Returns:
-        The choice: the best rate and epoch where they rank better than the fixed recipe, beyond noise; else that one.
-        Where that diverges on all images, the next best.
+        The choice: the best setting and epoch where they rank better than the fixed recipe, beyond noise; else that
+        one. Where that diverges on all images, the next best.
 
     Raises:
-        TrainingError: Training diverged at every rate of a grid, in parts or on all images.
+        TrainingError: Training diverged at every setting of a grid, in parts or on all images.
     """
-    fixed_rate, fits, gains = search.middle_rate(run.settings), {}, {}
+    recipe, fits, gains = search.fixed_setting(trials.settings), {}, {}
 
-    def fit(rate: float, _: int | None) -> selection.CrossFit:
-        found = trials.cross_fit(rate, judge)
+    def fit(setting: search.Setting, _: int | None) -> selection.CrossFit:
+        found = trials.cross_fit(setting, judge)
         if found.gains is not None:
-            gains[rate] = found.gains
-        if rate == fixed_rate:
-            fits[rate] = found
+            gains[setting] = found.gains
+        if setting == recipe:
+            fits[setting] = found
         return found
 
     def verdict(found: selection.CrossFit) -> search.Verdict:
         return search.Verdict(max(found.scores, default=-np.inf), found.epoch, found.diverged)
 
     try:
-        rate, best, rows = search.choose(run.settings, fit, verdict)
+        setting, best, rows = search.choose(trials.settings, fit, verdict)
     except TrainingError as error:
         raise TrainingError(f"{run.name}: {error}") from error
-    fixed = fixed_rate, run.settings.epochs
-    comparison = _compare(judge, gains, (rate, best.epoch), fixed)
-    ranked = sorted((row for row in rows if row["epoch"]), key=lambda row: -row["score"])
-    tried = [(rate, best.epoch), fixed] if comparison.better else [fixed]
-    tried += [(row["learning_rate"], row["epoch"]) for row in ranked]
-    by_rate = {row["learning_rate"]: row | {"chosen": 0} for row in rows}
+    fixed = recipe, run.settings.epochs
+    comparison = _compare(judge, gains, (setting, best.epoch), fixed)
+    by_setting = {
+        search.Setting(row["learning_rate"], row["weight_decay"], row["scale"]): row | {"chosen": 0} for row in rows
+    }
+    ranked = sorted((item for item in by_setting.items() if item[1]["epoch"]), key=lambda item: -item[1]["score"])
+    tried = [(setting, best.epoch), fixed] if comparison.better else [fixed]
+    tried += [(each, row["epoch"]) for each, row in ranked]
     for taken in dict.fromkeys(tried):
-        own = by_rate[taken[0]]
+        own = by_setting[taken[0]]
         if own["epoch"] and own["diverged"] is not None:
             continue  # on all images, at its other epoch
         trained = trials.train(taken[0], None, taken[1])
         own["diverged"] = trained.history.diverged
         if trained.history.diverged is None:
             own["chosen"] = 1
-            left_out = {fixed: fits[fixed_rate].last, (rate, best.epoch): best.best}.get(taken)
-            return Choice(taken[0], trained, [*by_rate.values()], comparison._replace(better=taken != fixed), left_out)
+            left_out = {fixed: fits[recipe].last, (setting, best.epoch): best.best}.get(taken)
+            better = comparison._replace(better=taken != fixed)
+            return Choice(taken[0], trained, [*by_setting.values()], better, left_out)
     raise TrainingError(f"{run.name}: training diverged on all images at every rate; name lower ones in search.values")
 
 
 def _compare(
-    judge: selection.Judge, gains: dict[float, np.ndarray], best: tuple[float, int], fixed: tuple[float, int]
+    judge: selection.Judge,
+    gains: dict[search.Setting, np.ndarray],
+    best: tuple[search.Setting, int],
+    fixed: tuple[search.Setting, int],
 ) -> selection.Comparison:
     """Return the best choice beside the fixed recipe; the one that did not diverge is better.
 
     Args:
         judge: The judge.
-        gains: (epochs, N) of each rate that did not diverge.
-        best: Rate and epoch.
-        fixed: Rate and epoch.
+        gains: (epochs, N) of each setting that did not diverge.
+        best: Setting and epoch.
+        fixed: Setting and epoch.
     """
     if fixed[0] not in gains or best[0] not in gains:
         return selection.Comparison(unlabelled.Estimate(*[np.nan] * 4), best[0] in gains)
-    place = sum(len(each) for rate, each in itertools.takewhile(lambda item: item[0] != best[0], gains.items()))
+    place = sum(len(each) for _, each in itertools.takewhile(lambda item: item[0] != best[0], gains.items()))
     return judge.compare(np.concatenate([*gains.values()]), place + best[1] - 1, gains[fixed[0]][-1])

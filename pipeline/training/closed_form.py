@@ -12,26 +12,29 @@ from pipeline.methods.shared.draw_likelihood import ShareDraw
 from pipeline.networks.interface import Outputs
 from pipeline.networks.linear import LinearHead
 from pipeline.networks.network import Network, cpu_state
-from pipeline.training.beliefs import FITS, believe
+from pipeline.networks.places import PlacesHead
+from pipeline.networks.settings import at_scale
+from pipeline.training.beliefs import FITS, Sampling, believe
 from pipeline.training.choice import make_scorer
+from pipeline.training.features import Cache
 from pipeline.training.inputs import predict
 from pipeline.training.loop import History
 from pipeline.training.run import SPLITS, Run, Start
 from pipeline.training.store import Result, Trained, store_run
+from pipeline.training.stored_beliefs import places_of
 
 UNTOLD = 1e-12
 """Share of the present labels that is shown, to an oracle, of cells whose truth nobody knows: they tell nothing, and
 are fitted as they are believed. A share of 1 would take them to be absent."""
 
 
-def fit_closed_form(run: Run, start: Start, features: np.ndarray, mirrored: np.ndarray | None) -> None:
+def fit_closed_form(run: Run, start: Start, cache: Cache) -> None:
     """Put the closed form's weights into a linear head, score it, and store the run's folder.
 
     Args:
         run: The run, of a method whose head has a closed form.
         start: What its stage gives.
-        features: (N, D) features of all images.
-        mirrored: (N_train, D) features of the mirrored training images, or None.
+        cache: The feature cache.
 
     Raises:
         ConfigError: The features cannot be fitted, or the beliefs come from a file that holds no head.
@@ -41,10 +44,10 @@ def fit_closed_form(run: Run, start: Start, features: np.ndarray, mirrored: np.n
     observed = read_observed(run.observed_file, run.table, {own, "single"})
     train_labels = observed[own][run.table.rows("train")]
     _ = run.beliefs  # its thresholds read them: absent ones stop it here
-    network = start.make_network()
-    method = base.build(run.method, run.method_settings, run.describe_problem(train_labels, features.shape[1]))
-    assert isinstance(network.head, LinearHead)  # the rules refuse others on cached features
-    weights, bias, left_out = _head(run, features, mirrored, train_labels)
+    network = start.make_network(at_scale(run.settings.head, "none"))  # the rules refuse `unit` alone
+    method = base.build(run.method, run.method_settings, run.describe_problem(train_labels, cache.plain.shape[1]))
+    assert isinstance(network.head, LinearHead | PlacesHead)  # the rules refuse others on cached features
+    weights, bias, left_out = _head(run, cache, train_labels)
     with torch.no_grad():
         network.head.linear.weight.copy_(torch.from_numpy(weights))
         network.head.linear.bias.copy_(torch.from_numpy(bias))
@@ -53,15 +56,21 @@ def fit_closed_form(run: Run, start: Start, features: np.ndarray, mirrored: np.n
         split: predict(network.to(device), inputs[split], run.settings.batch_size * 8, device) for split in SPLITS
     }
     history = _history(run, network, method, logits, train_labels)
-    trial = {"learning_rate": None, "epoch": 1, "score": history.best, "chosen": 1, "diverged": None}
+    trial = {
+        "learning_rate": None,
+        "weight_decay": None,
+        "scale": "none",
+        "epoch": 1,
+        "score": history.best,
+        "chosen": 1,
+        "diverged": None,
+    }
     reads = [*start.reads, run.table_file, *([run.beliefs_file] if run.reads_beliefs() else [])]
     trained = Trained(network, method.eval(), history)
     store_run(run, Result(trained, None, [trial], logits, train_labels, reads, left_out=left_out))
 
 
-def _head(
-    run: Run, features: np.ndarray, mirrored: np.ndarray | None, train_labels: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _head(run: Run, cache: Cache, train_labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return weights (C, D) and bias (C,): those of the stage beliefs, or of all labels for an oracle.
 
     And the (N, C) logits of training images by fits that did not see their labels.
@@ -74,14 +83,16 @@ def _head(
         head = read_head(run.beliefs_file, run.table)
         if head is None:
             raise ConfigError(f"beliefs.{run.dataset}: a file holds no linear head; `{run.method}` needs kind: fits")
-        if head[0].shape[1] != features.shape[1]:
-            widths = f"{head[0].shape[1]} features, the cache {features.shape[1]}"
+        if head[0].shape[1] != cache.plain.shape[1]:
+            widths = f"{head[0].shape[1]} features, the cache {cache.plain.shape[1]}"
             raise FileError(f"{run.beliefs_file}: its linear head reads {widths}; run beliefs again")
         return *head, run.beliefs.logits[run.table.rows("train")]
-    views = mirrored if run.settings.flip else None
+    rows, groups, kind = run.table.rows("train"), run.table.group_numbers("train"), run.settings.head
+    places = places_of(cache, rows, kind.sharpness if kind.kind == "places" else None)
+    views = cache.mirrored if run.settings.flip else None
     draw, fits = (ShareDraw(1.0), 1) if train_labels.all() else (ShareDraw(UNTOLD), FITS)
     try:
-        fitted = believe(features[run.table.rows("train")], train_labels, views, draw, fits, seed=run.draw)
+        fitted = believe(cache.plain[rows], train_labels, views, draw, fits, Sampling(run.draw, groups), places)
     except ValueError as error:
         raise ConfigError(f"{run.name}: {error}") from error
     return fitted.weights, fitted.bias, fitted.logits

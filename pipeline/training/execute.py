@@ -11,8 +11,9 @@ from pipeline.training import choice
 from pipeline.training.inputs import predict
 from pipeline.training.loop import Data
 from pipeline.training.run import SPLITS, Run, Start
+from pipeline.training.search import fixed_setting
 from pipeline.training.store import Result, store_run
-from pipeline.training.trials import Trials, make_network
+from pipeline.training.trials import Trials, make_network, run_settings
 
 
 def execute(run: Run, start: Start) -> None:
@@ -29,18 +30,20 @@ def execute(run: Run, start: Start) -> None:
     """  # noqa: DOC502  raised by the functions below
     device = choose_device()  # first, so that a wrong name of one costs no reading
     labels = base.load(run.method).labels
-    observed = read_observed(run.observed_file, run.table, {labels, "single"})
+    observed = read_observed(run.observed_file, run.table, [labels])
     train_labels = observed[labels][run.table.rows("train")]
     _ = run.beliefs  # its thresholds read them: absent ones stop it here
-    judges = choice.read_judges(run, observed["single"])
-    network = make_network(run, start)
+    judges = choice.read_judges(run, run.single)
+    settings = run_settings(run, start)
+    network = make_network(run, start, settings.at(*fixed_setting(settings).company).head)
     problem = run.describe_problem(train_labels, network.architecture["width"])
     method = base.build(run.method, run.method_settings, problem)  # bad settings stop here: nothing is deleted yet
     inputs = start.make_inputs(network)
     base.check_needs(run.method, method, network.provides() | inputs["train"].provides | {"epoch_logits", "disk"})
     judge = judges["val"] if judges else None
     score, is_better = (judge.score, judge.is_better) if judge else (choice.make_scorer(run), None)
-    data = Data(inputs["train"], torch.from_numpy(train_labels), inputs["val"], score, is_better)
+    groups = run.table.group_numbers("train")
+    data = Data(inputs["train"], torch.from_numpy(train_labels), inputs["val"], score, is_better, groups)
 
     with closing(Trials(run, start, problem, data)) as trials:
         if judges and start.cross_fits:
@@ -53,6 +56,6 @@ def execute(run: Run, start: Start) -> None:
         trained.method.eval()  # what is stored of its cells is what it holds, not what one more step would make of them
         batch_size = run.settings.batch_size * 8
         logits = {split: predict(trained.network, inputs[split], batch_size, device) for split in SPLITS}
-        found = (taken.rate, taken.rows, logits, train_labels, trials.reads, taken.comparison, taken.left_out)
+        found = (taken.setting, taken.rows, logits, train_labels, trials.reads, taken.comparison, taken.left_out)
         store_run(run, Result(trained, *found))
         trials.delete_resume_points()

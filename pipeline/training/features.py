@@ -1,10 +1,13 @@
 """The feature cache: what a frozen backbone makes of every packed image, in eval mode and without augmentation.
 
-The mirrored images' features are those of the training rows: no other split is augmented.
+The mirrored images' features are those of the training rows: no other split is augmented. Beside the pooled features of
+an image those of each of its places may be kept, by which beliefs and heads can score it.
 """
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,66 +17,132 @@ from pipeline.core import hdf5
 from pipeline.core.errors import ConfigError, FileError
 from pipeline.core.progress import track
 from pipeline.core.resume import Checkpoint
+from pipeline.labels.table import Table
+from pipeline.networks import pools
+from pipeline.networks.settings import Pool
 from pipeline.training.inputs import ImageInputs, batches
+from pipeline.training.settings import Features
 
-PLAIN, MIRRORED = "features", "features_mirrored"
-"""Names of the arrays: one row an image, and one a training image."""
+PLAIN, MIRRORED, PLACES = "features", "features_mirrored", "places"
+"""Names of the arrays: one row an image, a training image, and an image again."""
+CHUNK = 1 << 20
+"""Values that are written at a time."""
+AXES = {PLAIN: "image, feature", MIRRORED: "training image, feature", PLACES: "image, feature, row, column"}
+
+
+class Cache(NamedTuple):
+    """What a feature cache holds of a dataset."""
+
+    plain: np.ndarray
+    """(N, D) features of all images, in table order."""
+    mirrored: np.ndarray | None
+    """(N_train, D) features of the mirrored training images, in table order."""
+    places: np.ndarray | None
+    """(N, D, h, w) features of the places of all images."""
+    pools: list[Pool]
+    """What made features of maps."""
+
+
+class Extractor(NamedTuple):
+    """How features are computed."""
+
+    backbone: nn.Module
+    """Maps images to maps and pools them; ``width`` is the channels of its maps."""
+    pools: list[Pool]
+    batch_size: int
+    """Images a forward pass."""
+    device: torch.device
+    dataset: str
+    """Name of the dataset, for messages."""
+
+    def shapes(self, images: ImageInputs, places: bool) -> dict[str, tuple[int, ...]]:
+        """Return the shape of an image's features, by the name of the array."""
+        width = int(self.backbone.width) * len(self.pools)  # type: ignore[arg-type]
+        if not places:
+            return {PLAIN: (width,)}
+        (one,) = self.extract(images, iter([np.arange(1)]), False, True)
+        return {name: part.shape[1:] for name, part in one.items()}
+
+    def extract(
+        self, images: ImageInputs, cut: Iterator[np.ndarray], mirrored: bool, places: bool = False
+    ) -> Iterator[dict[str, np.ndarray]]:
+        """Yield features, batch by batch.
+
+        Args:
+            images: The images.
+            cut: (B,) rows of each batch.
+            mirrored: Whether the left-right mirrored images are read instead.
+            places: Whether those of places are wanted too.
+
+        Yields:
+            (B, D) float32 features as `PLAIN` and, where wanted, (B, D, h, w) as `PLACES`.
+        """
+        backbone: Any = self.backbone
+        backbone.to(self.device, memory_format=torch.channels_last).eval()  # faster on a CPU
+        wanted = {PLAIN: pools.pool} | ({PLACES: pools.at_places} if places else {})
+        with torch.inference_mode():
+            for index in cut:
+                batch = images.plain(index).to(self.device)
+                batch = batch.flip(3) if mirrored else batch
+                maps = backbone(batch.contiguous(memory_format=torch.channels_last))
+                yield {name: make(backbone, maps, self.pools).float().cpu().numpy() for name, make in wanted.items()}
 
 
 def compute_features(
-    backbone: nn.Module,
-    images: ImageInputs,
-    rows: dict[str, np.ndarray],
-    plan: tuple[str, int, torch.device],
-    checkpoint: Checkpoint,
+    extractor: Extractor, images: ImageInputs, mirrored: np.ndarray | None, places: bool, checkpoint: Checkpoint
 ) -> dict[str, np.ndarray]:
     """Compute the features of images, or go on where an interrupted run stopped.
 
     Args:
-        backbone: Maps images to maps and pools them; ``width`` is the number of features.
+        extractor: How.
         images: The images.
-        rows: Rows of ``images`` whose features each array holds, by its name, `PLAIN` or `MIRRORED`.
-        plan: Name of the dataset, images a forward pass, and where to compute.
+        mirrored: (N_train,) rows of the images that are mirrored too, or None.
+        places: Whether features of places are wanted.
         checkpoint: Where to keep what is done.
 
     Returns:
-        (R, width) float32 features by name; they lie on disk, in the checkpoint's folder.
+        (N, D) float32 features as `PLAIN`, and those asked for as `MIRRORED` (N_train, D) and `PLACES` (N, D, h, w);
+        they lie on disk, in the checkpoint's folder.
     """
-    dataset, batch_size, device = plan
-    done = (checkpoint.load() or {}).get("done", {})
+    done: dict[str, int] = (checkpoint.load() or {}).get("done", {})
+    shapes = extractor.shapes(images, places)
+    every = np.arange(len(images))
     arrays = {}
-    for name, mine in rows.items():
-        shape = (len(mine), int(backbone.width))  # type: ignore[arg-type]
-        arrays[name] = array = hdf5.open_array(checkpoint.folder / name, shape, "float32")
+    for name, rows in ((PLAIN, every), (MIRRORED, mirrored)):
+        if rows is None:
+            continue
+        mine = {name: shapes[PLAIN]} | ({PLACES: shapes[PLACES]} if places and name == PLAIN else {})
+        filled = {
+            each: hdf5.open_array(checkpoint.folder / each, (len(rows), *shape), "float32")
+            for each, shape in mine.items()
+        }
+        arrays |= filled
         start = done.get(name, 0)
-        cut = [mine[start:][part] for part in batches(len(mine) - start, batch_size)]
-        parts = extract(
-            backbone,
-            images,
-            track(cut, f"{dataset} {name}", len(mine), "image", done=start, size=len),
-            device,
-            name == MIRRORED,
-        )
-        for part in parts:
-            array[start : start + len(part)] = part
-            start += len(part)
-            if checkpoint.due or start == len(mine):
-                array.flush()
+        cut = [rows[start:][part] for part in batches(len(rows) - start, extractor.batch_size)]
+        told = track(cut, f"{extractor.dataset} {name}", len(rows), "image", done=start, size=len)
+        for parts in extractor.extract(images, told, name == MIRRORED, PLACES in mine):
+            stop = start + len(parts[PLAIN])
+            for array, part in zip(filled.values(), parts.values(), strict=True):
+                array[start:stop] = part
+            start = stop
+            if checkpoint.due or start == len(rows):
+                for array in filled.values():
+                    array.flush()
                 done[name] = start
                 checkpoint.save({"done": done}, at_once=True)
     return arrays
 
 
 def write_features(
-    path: Path, reads: list[Path], arrays: dict[str, np.ndarray], dtype: str, dataset: str, **attributes: object
+    path: Path, reads: list[Path], arrays: dict[str, np.ndarray], settings: Features, dataset: str, **attributes: object
 ) -> None:
     """Write features to an HDF5 file.
 
     Args:
         path: Target file.
         reads: Sealed files that they are made from.
-        arrays: (R, D) float32 features by name.
-        dtype: Their type in the file.
+        arrays: (R, D) float32 features by name, or those of places.
+        settings: Says their type in the file, and what made them.
         dataset: Name of the dataset, for messages.
         attributes: Attributes of the file.
 
@@ -82,61 +151,44 @@ def write_features(
     """
     with hdf5.create(path, reads) as file:
         for name, values in arrays.items():
-            array = file.create_dataset(name, values.shape, dtype, chunks=(min(len(values), 1024), values.shape[1]))
-            array.attrs["axes"] = "training image, feature" if name == MIRRORED else "image, feature"
-            array.attrs["units"] = "pooled activation"
-            for start in range(0, len(values), 1024):
-                part = values[start : start + 1024].astype(dtype)
+            rows = max(1, min(len(values), CHUNK // values[0].size))
+            array = file.create_dataset(name, values.shape, settings.dtype, chunks=(rows, *values.shape[1:]))
+            array.attrs["axes"], array.attrs["units"] = (
+                AXES[name],
+                "activation of a place" if name == PLACES else "pooled activation",
+            )
+            for start in range(0, len(values), rows):
+                part = values[start : start + rows].astype(settings.dtype)
                 if not np.isfinite(part).all():
-                    raise ConfigError(f"features.dtype: a feature of {dataset} does not fit {dtype}")
-                array[start : start + 1024] = part
-        file.attrs.update(attributes)
+                    raise ConfigError(f"features.dtype: a feature of {dataset} does not fit {settings.dtype}")
+                array[start : start + rows] = part
+        file.attrs.update({"pools": json.dumps(settings.pools), **attributes})
 
 
-def read_features(path: Path, n: int, n_train: int) -> tuple[np.ndarray, np.ndarray | None]:
+def read_features(path: Path, table: Table) -> Cache:
     """Return the cached features of all images.
 
     Args:
         path: The cache.
-        n: Images of the dataset.
-        n_train: Those of its training split.
+        table: The dataset's table.
 
     Returns:
-        (N, D) features, and those of the mirrored training images, in table order, or None.
+        The cache.
 
     Raises:
         FileError: The cache is absent, of another number of images, or not finite.
     """
+    n = len(table.paths)
+    expected = {PLAIN: n, MIRRORED: len(table.rows("train")), PLACES: n}
     with hdf5.read(path) as file:
-        features = file[PLAIN][()]
-        mirrored = file[MIRRORED][()] if MIRRORED in file else None
-    for array, rows in ((features, n), (mirrored, n_train)):
-        if array is not None and len(array) != rows:
-            raise FileError(f"{path}: {len(array)} rows, the table has {rows}; run the stage features again")
+        arrays = {name: file[name][()] if name in file else None for name in expected}
+        pooled = json.loads(file.attrs["pools"])
+    for name, array in arrays.items():
+        if array is not None and len(array) != expected[name]:
+            raise FileError(f"{path}: {len(array)} rows, the table has {expected[name]}; run the stage features again")
         if array is not None and not np.isfinite(array).all():
             raise FileError(f"{path}: features are not finite; float16 may be too narrow for this backbone")
-    return features, mirrored
-
-
-def extract(
-    backbone: nn.Module, images: ImageInputs, cut: Iterator[np.ndarray], device: torch.device, mirrored: bool
-) -> Iterator[np.ndarray]:
-    """Yield pooled features, batch by batch.
-
-    Args:
-        backbone: Maps images to maps and pools them.
-        images: The images.
-        cut: (B,) rows of each batch.
-        device: Where to compute.
-        mirrored: Whether the left-right mirrored images are read instead.
-
-    Yields:
-        (B, D) float32 features.
-    """
-    backbone.to(device, memory_format=torch.channels_last).eval()  # type: ignore[call-overload]  # faster on a CPU
-    with torch.inference_mode():
-        for index in cut:
-            batch = images.plain(index).to(device)
-            batch = batch.flip(3) if mirrored else batch
-            maps = backbone(batch.contiguous(memory_format=torch.channels_last))
-            yield backbone.pool(maps).float().cpu().numpy()  # type: ignore[operator]
+    plain = arrays[PLAIN]
+    if plain is None:
+        raise FileError(f"{path}: holds no `{PLAIN}`; run the stage features again")
+    return Cache(plain, arrays[MIRRORED], arrays[PLACES], pooled)

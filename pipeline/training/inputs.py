@@ -50,22 +50,26 @@ class Inputs(Protocol):
 
 
 class FeatureInputs:
-    """Cached features, held in memory and indexed.
+    """Cached features, held in memory and indexed; half precision is promoted when read.
 
     Args:
-        features: (N, D) features; half precision is promoted when read.
+        features: (N, D) features.
         mirrored: (N, D) features of the mirrored images, or None.
         flip: Whether a training view takes the mirrored features with probability 0.5.
+        places: (N, D, h, w) features of places, which are read for evaluation, or None.
 
     Raises:
         ConfigError: ``flip`` without mirrored features.
     """
 
-    def __init__(self, features: np.ndarray, mirrored: np.ndarray | None, flip: bool) -> None:
+    def __init__(
+        self, features: np.ndarray, mirrored: np.ndarray | None, flip: bool, places: np.ndarray | None = None
+    ) -> None:
         if flip and mirrored is None:
             raise ConfigError("linear_init.flip: needs the mirrored view in the cache (features.mirrored: true)")
         self.features = torch.from_numpy(features)
         self.mirrored = torch.from_numpy(mirrored) if flip and mirrored is not None else None
+        self.evaluated = self.features if places is None else torch.from_numpy(places)
 
     provides: frozenset[str] = frozenset()
 
@@ -106,8 +110,8 @@ class FeatureInputs:
         return features.float()
 
     def plain(self, index: np.ndarray) -> Tensor:
-        """Return (B, D) float32 features of (B,) rows."""
-        return self.features[torch.from_numpy(index)].float()
+        """Return (B, D) float32 features of (B,) rows, or (B, D, h, w) of their places."""
+        return self.evaluated[torch.from_numpy(index)].float()
 
 
 class ImageInputs:

@@ -2,7 +2,8 @@
 
 The images are one fixed sample of the training split, without augmentation, in row order, the same for all methods; so
 are the Gaussian draws of the directions. A method of several views gets the same image as every view. A norm of weights
-is of those that the run trained.
+is of those that the run trained. What a stage adds to the loss of every method, weight decay and consistency within
+groups, is left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -103,7 +104,7 @@ def _read_inputs(run: Run, network: Network, train: np.ndarray) -> Inputs:
     """Return the training images as the network reads them: packed, or as cached features where it is a head alone."""
     if network.architecture["backbone"] is None:
         cache = run.root / "data" / "features" / run.dataset / "features.h5"
-        return FeatureInputs(read_features(cache, len(run.table.paths), len(train))[0][train], None, False)
+        return FeatureInputs(read_features(cache, run.table).plain[train], None, False)
     pixels = images.Pixels(run.root / "data" / "prepare" / run.dataset / "images.h5")
     return ImageInputs(pixels, train, network.mean, network.std)
 

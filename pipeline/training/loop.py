@@ -21,6 +21,7 @@ from pipeline.core.resume import Checkpoint
 from pipeline.methods.shared.base import Method, check_needs
 from pipeline.networks.interface import Outputs
 from pipeline.networks.network import Network, cpu_state
+from pipeline.training.groups import batch_groups, deviation_within
 from pipeline.training.inputs import Inputs, batches, predict
 from pipeline.training.optimization import MovingAverage, make_optimizer, make_scheduler
 from pipeline.training.settings import EarlyStop, Training
@@ -42,6 +43,8 @@ class Data:
     is_better: Callable[[Sequence[np.ndarray], int], bool] | None = None
     """Whether, of (N_val, C) logits by epoch, those at a position rank better than the last, beyond noise: the best
     epoch is taken only if they do. None: the score decides."""
+    groups: np.ndarray | None = None
+    """(N,) numbers of groups of training images, as `number_groups` gives them; None: the data name none."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,9 @@ class History:
         return [max(row["score"], row.get("score_average", -math.inf)) for row in self.rows]
 
 
-def epoch_batches(n: int, settings: Training, seed: int, epoch: int, fewest: int = 1) -> list[np.ndarray]:
+def epoch_batches(
+    n: int, settings: Training, seed: int, epoch: int, fewest: int = 1, groups: np.ndarray | None = None
+) -> list[np.ndarray]:
     """Return an epoch's shuffled rows, cut into batches.
 
     Args:
@@ -105,10 +110,14 @@ def epoch_batches(n: int, settings: Training, seed: int, epoch: int, fewest: int
         seed: The run's seed.
         epoch: Epoch, from 1.
         fewest: Rows that a step needs.
+        groups: (n,) numbers of groups, which batches hold together where the settings ask for consistency within them.
 
     Returns:
-        Batches of rows. A shorter last batch of fewer than the fewest is left out; the next epoch shuffles anew.
+        Batches of rows. Without groups a shorter last batch of fewer than the fewest is left out; the next epoch
+        shuffles anew.
     """
+    if settings.group_consistency and groups is not None:
+        return batch_groups(groups, settings.batch_size, fewest, seeds.numpy_generator(seed, "groups", epoch))
     order = seeds.numpy_generator(seed, "order", epoch).permutation(n)
     cut = list(batches(n, settings.batch_size, order))
     return cut[:-1] if len(cut) > 1 and len(cut[-1]) < min(fewest, settings.batch_size) else cut
@@ -146,7 +155,8 @@ class Trainer:
         inherited: State of the method in an earlier stage; what the method's ``carries`` names is taken over.
 
     Raises:
-        ConfigError: The method needs what network, images or resume point do not give, or batch norm a larger batch.
+        ConfigError: The method needs what network, images or resume point do not give, batch norm a larger batch, or
+            the settings groups of images.
     """  # noqa: DOC502  ConfigError comes from `check_needs` and `_fewest_rows`
 
     def __init__(
@@ -159,6 +169,8 @@ class Trainer:
         inherited: dict[str, Tensor] | None = None,
     ) -> None:
         settings = plan.settings
+        if settings.group_consistency and data.groups is None:
+            raise ConfigError(f"{plan.name}: group_consistency is set, and the data name no groups")
         disk = {"disk"} if checkpoint else set()
         check_needs(plan.name, method, network.provides() | data.train.provides | {"epoch_logits"} | disk)
         self.network, self.method = network.to(plan.device).train(), method.to(plan.device)
@@ -171,7 +183,7 @@ class Trainer:
         self.average = MovingAverage(network, settings.ema) if settings.ema else None
         self.optimizer = make_optimizer(network, method, settings, plan.learning_rate)
         self.fewest = self._fewest_rows()
-        self.steps = len(epoch_batches(len(data.train), settings, plan.seed, 1, self.fewest))
+        self.steps = len(self._batches(1))
         self.scheduler = make_scheduler(self.optimizer, settings, plan.epochs * self.steps)
         self.history, self.pace = History(), Pace()
         self._resume()
@@ -193,6 +205,11 @@ class Trainer:
                 f"batch_size to 2 or more, or batch_norm to frozen"
             )
         return fewest
+
+    def _batches(self, epoch: int) -> list[np.ndarray]:
+        """Return the rows of an epoch's batches."""
+        plan, data = self.plan, self.data
+        return epoch_batches(len(data.train), plan.settings, plan.seed, epoch, self.fewest, data.groups)
 
     def fit(self) -> History:
         """Train until the last epoch, or until early stopping.
@@ -230,7 +247,7 @@ class Trainer:
         rate = self.optimizer.param_groups[0]["lr"]  # of the epoch's first step
         self.method.begin_epoch(epoch, plan.epochs)
         self.network.train()
-        cut = epoch_batches(len(self.data.train), plan.settings, plan.seed, epoch, self.fewest)
+        cut = self._batches(epoch)
         sums: dict[str, float] = {}
         for index in track(cut, f"{plan.name} epoch {epoch}/{plan.epochs}", len(cut), "step"):
             for key, value in self._step(index, epoch).items():
@@ -249,7 +266,8 @@ class Trainer:
             TrainingError: The loss is not finite; no step was taken on it.
         """
         rows = torch.from_numpy(index).to(self.plan.device)
-        terms = self.method(self._outputs(index, epoch), self.observed[rows], rows)
+        outputs = self._outputs(index, epoch)
+        terms = self.method(outputs, self.observed[rows], rows) | self._group_term(outputs, index)
         loss = torch.stack(list(terms.values())).sum()
         values = {key: float(value.detach()) for key, value in terms.items()}
         if not torch.isfinite(loss):
@@ -262,6 +280,16 @@ class Trainer:
         if self.average:
             self.average.update(self.network)
         return values
+
+    def _group_term(self, outputs: Outputs, index: np.ndarray) -> dict[str, Tensor]:
+        """Return the term of consistency within groups, where the settings ask for it."""
+        consistency, groups = self.plan.settings.group_consistency, self.data.groups
+        if consistency is None or groups is None:
+            return {}
+        logits = outputs.logits[0]
+        return {
+            "group": consistency.weight * deviation_within(logits, torch.from_numpy(groups[index]).to(logits.device))
+        }
 
     def _outputs(self, index: np.ndarray, epoch: int) -> Outputs:
         """Run the network on the views of a batch.

@@ -1,6 +1,7 @@
 """Optimiser, schedule of its learning rates, and the moving average of the weights."""
 
 import copy
+from typing import Any
 
 import torch
 
@@ -43,7 +44,7 @@ def make_optimizer(network: Network, method: Method, settings: Training, learnin
     Args:
         network: The network; frozen parameters are left out.
         method: The method.
-        settings: The stage's settings.
+        settings: The stage's settings, with the weight decay of the trial.
         learning_rate: Learning rate of the backbone; the head's is ``head_factor`` times that.
 
     Returns:
@@ -55,8 +56,19 @@ def make_optimizer(network: Network, method: Method, settings: Training, learnin
         {"params": list(network.head.parameters()), "lr": learning_rate * settings.head_factor},
         *method.parameter_groups(learning_rate),
     ]
-    groups = [group for group in groups if group["params"]]
+    return make_optimizer_of([group for group in groups if group["params"]], settings, learning_rate)
+
+
+def make_optimizer_of(groups: list[dict[str, Any]], settings: Training, learning_rate: float) -> torch.optim.Optimizer:
+    """Return the optimiser of groups of parameters.
+
+    Args:
+        groups: The groups, as torch takes them.
+        settings: The stage's settings, with the weight decay of the trial.
+        learning_rate: Of groups that name none.
+    """
     decay, momentum = settings.weight_decay, settings.momentum
+    assert not isinstance(decay, list)  # settings of a trial
     if isinstance(momentum, tuple):  # the peak's, which a run of one step keeps; the schedule cycles it
         momentum = min(momentum)
     if settings.optimizer == "sgd":

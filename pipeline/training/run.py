@@ -8,15 +8,20 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
+from pipeline.core.errors import FileError
 from pipeline.data import images
 from pipeline.labels.beliefs import Beliefs, beliefs_file, read_beliefs
-from pipeline.labels.observed import observed_file, read_observed
+from pipeline.labels.observed import observed_file, read_shown
 from pipeline.labels.table import Table
 from pipeline.methods.shared import base
 from pipeline.methods.shared.problem import Problem, describe
 from pipeline.networks.network import Network
-from pipeline.training.inputs import ImageInputs, Inputs
+from pipeline.networks.places import PlacesHead
+from pipeline.networks.settings import Head, Scale
+from pipeline.training.features import Cache
+from pipeline.training.inputs import FeatureInputs, ImageInputs, Inputs
 from pipeline.training.settings import Training
 
 SPLITS = ("train", "val", "test")
@@ -74,7 +79,7 @@ class Run:
     @cached_property
     def single(self) -> np.ndarray:
         """(N, C) int8 labels that the draw shows; a `FileError` where they are absent or not those of the table."""
-        return read_observed(self.observed_file, self.table, {"single"})["single"]
+        return read_shown(self.observed_file, self.table)
 
     @property
     def folder(self) -> Path:
@@ -109,16 +114,42 @@ class Run:
 class Start:
     """What a stage gives to a run."""
 
-    make_network: Callable[[], Network]
-    """Builds the network before training; called once for each learning rate, from the same random stream."""
+    make_network: Callable[[Head], Network]
+    """Builds the network before training, by the settings of its head; called for each trial, from the same random
+    stream."""
     make_inputs: Callable[[Network], dict[str, Inputs]]
     """Returns the three splits as the network reads them."""
     reads: list[Path]
     """Files that decide the result, for the fingerprint of resume points and for provenance."""
     inherited: Path | None = None
     """State dict of the method in an earlier stage, whose ``carries`` this run takes over."""
+    scale: Scale | None = None
+    """Scale of the features in the head that the run goes on from; None: as its own settings say."""
     cross_fits: bool = False
     """Whether a head trains in seconds, so that ``select: auto`` can train it anew without a part of the images."""
+
+
+def feature_inputs(cache: Cache, run: Run, head: nn.Module) -> dict[str, Inputs]:
+    """Return cached features of the three splits, with those of places for a head that scores by them.
+
+    Args:
+        cache: The cache.
+        run: The run.
+        head: The head.
+
+    Raises:
+        FileError: The cache holds none of places, and the head scores by them.
+    """
+    scored = isinstance(head, PlacesHead)
+    if scored and cache.places is None:
+        raise FileError(f"data/features/{run.dataset}: holds no features of places; run the stage features again")
+    inputs: dict[str, Inputs] = {}
+    for split in SPLITS:
+        rows = run.table.rows(split)
+        views = (cache.mirrored, run.settings.flip) if split == "train" else (None, False)
+        places = cache.places[rows] if scored and cache.places is not None else None
+        inputs[split] = FeatureInputs(cache.plain[rows], *views, places)
+    return inputs
 
 
 def image_inputs(run: Run, network: Network) -> dict[str, Inputs]:

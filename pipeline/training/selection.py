@@ -15,6 +15,7 @@ import numpy as np
 
 from pipeline.audits import unlabelled
 from pipeline.core import seeds
+from pipeline.labels.groups import deal_folds
 
 FOLDS = 3
 """Parts of the training images; each is scored by a head that the other parts trained."""
@@ -43,11 +44,13 @@ class Judge:
         shown: (N, C) bool, the shown labels.
         weights: (N,) what a shown label of each image stands for: the labels it is expected to have, by those it shows.
         seed: Seed of the bootstrap.
+        groups: (N,) numbers of `number_groups`, which the bootstrap draws whole; None: it draws images.
     """
 
     shown: np.ndarray
     weights: np.ndarray
     seed: int
+    groups: np.ndarray | None = None
 
     def score(self, logits: np.ndarray) -> float:
         """Return the weighted, pooled AUL of (N, C) logits in percent; 0 where no label is shown."""
@@ -70,7 +73,7 @@ class Judge:
             How far the best ranks better.
         """
         generator = seeds.numpy_generator(self.seed, "selection")
-        repeats = unlabelled.resample_rows(len(self.shown), BOOTSTRAPS, generator)
+        repeats = unlabelled.resample_rows(len(self.shown), BOOTSTRAPS, generator, self.groups)
         mass = self.weights * self.shown.sum(axis=1)
         difference = unlabelled.compare_with_fixed(100 * gains, 100 * fixed, mass, repeats)[best]
         return Comparison(difference, difference.low > 0)
@@ -114,18 +117,20 @@ class CrossFit:
         return int(np.argmax(self.scores)) + 1 if self.scores else 0
 
 
-def split_folds(n: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Cut training rows into parts of equal size, to one row.
+def split_folds(n: int, seed: int, groups: np.ndarray | None = None) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Cut training rows into parts of equal size, to one row, or to what whole groups allow.
 
     Args:
         n: Training images.
         seed: The run's seed.
+        groups: (n,) numbers of `number_groups`, which no part cuts; None: there are none.
 
     Returns:
         For each part, the rows of the others and its own, ascending.
     """
-    part = seeds.numpy_generator(seed, "folds").permutation(n) % min(FOLDS, n)
-    return [(np.flatnonzero(part != number), np.flatnonzero(part == number)) for number in range(min(FOLDS, n))]
+    generator = seeds.numpy_generator(seed, "folds")
+    part = generator.permutation(n) % min(FOLDS, n) if groups is None else deal_folds(groups, FOLDS, generator)
+    return [(np.flatnonzero(part != number), np.flatnonzero(part == number)) for number in range(part.max() + 1)]
 
 
 def cross_fit(judge: Judge, folds: list[tuple[np.ndarray, np.ndarray]], logits: list[np.ndarray]) -> CrossFit:

@@ -1,23 +1,36 @@
 """Settings of the feature cache, of beliefs about hidden labels, and of the training stages."""
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from pipeline.core.strict import Count, Fraction, Positive, Strict, given
-from pipeline.networks.settings import Head
+from pipeline.networks.settings import Head, Pool, Scale, at_scale
 
 Momentum = Annotated[float, Field(ge=0, lt=1)]
+Decay = Annotated[float, Field(ge=0)]
+T = TypeVar("T")
 
 
 class Features(Strict):
     """What the feature cache holds."""
 
     dtype: Literal["float32", "float16"]
+    pools: Annotated[list[Pool], Field(min_length=1)]
+    """What makes features of maps; several are concatenated."""
+    places: bool
+    """Whether the features of each place are cached too, for beliefs and heads that score by places: as many times the
+    memory and disk of the cache as a map has places."""
     mirrored: bool
     """Whether the left-right mirrored view is cached too (and used as augmentation by linear_init)."""
     batch_size: Count
+
+    @model_validator(mode="after")
+    def _pools_once(self) -> Self:
+        if len(set(self.pools)) != len(self.pools):
+            raise ValueError(f"pools: names one twice {given(self.pools)}")
+        return self
 
 
 class CountDraw(Strict):
@@ -45,6 +58,9 @@ class BeliefFits(Strict):
     fits: Annotated[int, Field(ge=1, le=10)]
     """How often the beliefs of the fit before are fitted anew; a fourth does not help."""
     draw: LabelDraw
+    sharpness: Positive | None
+    """Of the score by places (the head `places`) after the last fit, which needs them in the feature cache; null: by
+    pooled features."""
 
 
 class GivenBeliefs(Strict):
@@ -89,14 +105,17 @@ class StrongView(Strict):
 
 
 class Search(Strict):
-    """The learning rates that ``learning_rate: grid`` tries, each judged by val mAP; the middle one where all tie."""
+    """The learning rates that ``learning_rate: grid`` tries, each judged by val mAP; the middle one where all tie.
+
+    Each is tried at each ``weight_decay`` and each ``scale`` of the head, where these are lists.
+    """
 
     values: Annotated[list[Positive], Field(min_length=1)]
     epochs: Count | None
     """Epochs of a trial; null: as the run, and then the best trial is the run."""
     extend: Annotated[int, Field(ge=0)]
     """While the best rate is the lowest or highest tried, the next one is tried too, in the ratio of the two that lie
-    outermost there: at most so many in all; 0: none."""
+    outermost there and at the best one's weight decay and scale: at most so many in all; 0: none."""
 
     @model_validator(mode="after")
     def _values_once(self) -> Self:
@@ -105,6 +124,36 @@ class Search(Strict):
         if self.extend and len(self.values) < 2:
             raise ValueError(f"extend: has no effect beside one value; set it to 0 {given(self.extend)}")
         return self
+
+
+def _once(values: list[Any]) -> list[Any]:
+    if any(values.count(value) > 1 for value in values):
+        raise ValueError(f"names an entry twice {given(values)}")
+    return values
+
+
+Each = Annotated[list[T], Field(min_length=1), AfterValidator(_once)]
+"""A list of what is tried, each once."""
+
+
+class SettingsSearch(Strict):
+    """Settings of methods that are tried as linear heads on the cached features, all in one process.
+
+    Epochs, batches, optimiser and schedule are those of linear_init.
+    """
+
+    methods: Annotated[dict[str, Each[dict[str, Any]]], Field(min_length=1)]
+    """For each method a list of changes of its own settings; ``{}`` changes none."""
+    learning_rates: Each[Positive]
+    weight_decays: Each[Decay]
+    scales: Each[Scale]
+    """Scales of the features in the head."""
+    draws: Each[Annotated[int, Field(ge=0)]]
+    """Numbers of label draws, which are drawn and believed here: choose on draws that no reported run uses."""
+    seeds: Each[Annotated[int, Field(ge=0)]]
+    """Training seeds."""
+    scores: Each[Literal["clean", "auto"]]
+    """What scores a head: val mAP by full labels; or shown labels of images that it was not trained on."""
 
 
 class EarlyStop(Strict):
@@ -136,6 +185,13 @@ class Average(Strict):
     steps; ``warmup``: min(d, (1 + t) / (10 + t)) at step t, for shorter runs."""
 
 
+class GroupConsistency(Strict):
+    """A term of the loss that draws the predictions for images of one group together (`pipeline.training.groups`)."""
+
+    weight: Positive
+    """Its factor."""
+
+
 class Training(Strict):
     """One training stage: linear_init, finetune, end_to_end or lac."""
 
@@ -149,10 +205,13 @@ class Training(Strict):
     momentum: Momentum | Annotated[tuple[Momentum, Momentum], Field(strict=False)]  # YAML has lists only
     """SGD's momentum, and the first beta of the others. A pair [lowest, highest] is cycled by ``onecycle`` against the
     rate, highest where that is lowest (LAC's code: [0.85, 0.95])."""
-    weight_decay: Annotated[float, Field(ge=0)]
+    weight_decay: Decay | Annotated[list[Decay], Field(min_length=2)]
+    """A list is searched with the rates of ``learning_rate: grid``."""
     learning_rate: Positive | Literal["grid"]
     search: Search | None
     """null where the rate is a number."""
+    group_consistency: GroupConsistency | None
+    """null: none. Else batches hold the images of a group together. A head in closed form has neither."""
     head_factor: Positive
     """Learning rate of the head as a multiple of the backbone's: 1 (Cole, Zhou) or 10 (LL, GR)."""
     schedule: Literal["constant", "onecycle"]
@@ -195,8 +254,22 @@ class Training(Strict):
             and self.search is not None,
             "search: is null, and `learning_rate: grid` tries its values": self.learning_rate == "grid"
             and self.search is None,
+            "weight_decay: a list is tried with the rates of `learning_rate: grid`; name one": self.learning_rate
+            != "grid"
+            and isinstance(self.weight_decay, list),
+            "weight_decay: names one twice": isinstance(self.weight_decay, list)
+            and len(set(self.weight_decay)) != len(self.weight_decay),
         }
         for line in (line for line, broken in lines.items() if broken):
             found = getattr(self, line.partition(":")[0])
             raise ValueError(f"{line} {given(found)}" if found is not None else line)
         return self
+
+    def at(self, decay: float | list[float], scale: Scale | None) -> Self:
+        """Return the settings of a trial.
+
+        Args:
+            decay: Its weight decay.
+            scale: The scale of its head; None of a head that has none.
+        """
+        return self.model_copy(update={"weight_decay": decay, "head": at_scale(self.head, scale)})

@@ -21,7 +21,7 @@ from pipeline.networks.network import Network
 from pipeline.training.loop import History
 from pipeline.training.run import Run
 from pipeline.training.score import score_splits
-from pipeline.training.search import are_tied, is_edge
+from pipeline.training.search import Setting, are_tied, is_edge
 from pipeline.training.selection import Comparison, Judge
 from pipeline.training.thresholds import set_thresholds
 
@@ -30,7 +30,7 @@ SUMMARY = Path(__file__).parent / "templates" / "run.md.j2"
 
 @dataclass(frozen=True)
 class Trained:
-    """A network and its method, trained at one learning rate."""
+    """A network and its method, trained at one setting."""
 
     network: Network
     method: Method
@@ -43,10 +43,10 @@ class Result:
 
     trained: Trained
     """Network and method at the chosen epoch."""
-    learning_rate: float | None
+    setting: Setting | None
     """None where the head has a closed form."""
     trials: list[dict[str, Any]]
-    """One row a learning rate."""
+    """One row a trial."""
     logits: dict[str, np.ndarray]
     """(N_split, C) logits of train, val and test at the chosen epoch."""
     observed: np.ndarray
@@ -78,7 +78,9 @@ def store_run(run: Run, result: Result) -> None:
     metrics = {
         "epoch": history.epoch,
         "epochs": len(history.rows),
-        "learning_rate": result.learning_rate,
+        "learning_rate": result.setting and result.setting.rate,
+        "weight_decay": result.setting and result.setting.decay,
+        "scale": result.trained.network.architecture["head"].get("scale"),
         "rate_at_edge": is_edge(result.trials),
         "weights": history.rows[history.epoch - 1]["weights"],
         "selection": result.comparison.describe() if result.comparison else None,
@@ -104,6 +106,8 @@ def store_run(run: Run, result: Result) -> None:
         "given": [split for split, labels in splits["labels"].items() if labels == "given"],
         "metrics": metrics,
         "trials": result.trials,
+        "decays_searched": isinstance(run.settings.weight_decay, list),
+        "scales_searched": len({trial["scale"] for trial in result.trials}) > 1,
         "thresholds": thresholds,
         "rates_tied": are_tied(result.trials),
         "epochs_tied": history.is_tied() and run.settings.select != "auto",

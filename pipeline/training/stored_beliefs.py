@@ -10,8 +10,10 @@ from pipeline.labels.beliefs import Beliefs, read_given
 from pipeline.labels.table import Table
 from pipeline.methods.shared.draw_likelihood import CountDraw, ShareDraw, posterior_of_arrays
 from pipeline.training import ridge
-from pipeline.training.beliefs import believe
-from pipeline.training.settings import BeliefFits, GivenBeliefs
+from pipeline.training.beliefs import Sampling, believe
+from pipeline.training.features import Cache
+from pipeline.training.place_scores import Places
+from pipeline.training.settings import BeliefFits, GivenBeliefs, LabelDraw
 
 FARTHEST = 30.0
 """Logit of a chance that somebody gives as 0 or 1."""
@@ -27,31 +29,30 @@ class Found(NamedTuple):
     """Content of report.json."""
 
 
-def fit_beliefs(
-    settings: BeliefFits,
-    features: tuple[np.ndarray, np.ndarray | None],
-    table: Table,
-    observed: np.ndarray,
-    seed: int,
-) -> Found:
+def fit_beliefs(settings: BeliefFits, cache: Cache, table: Table, observed: np.ndarray, seed: int) -> Found:
     """Return beliefs from cached features.
 
     Args:
-        settings: How many fits, and how labels came to be shown.
-        features: (N, D) of all images and (N_train, D) of the mirrored training images, or None.
+        settings: How many fits, how labels came to be shown, and how images are scored.
+        cache: The feature cache.
         table: The dataset's table.
-        observed: (N, C) int8 labels: 1 shown, 0 unknown, -1 known to be absent.
+        observed: (N, C) int8 labels of `read_shown`.
         seed: Of the folds and the bootstrap.
 
     Returns:
         The beliefs; a training image is judged by fits that did not see its labels.
 
     Raises:
-        ValueError: The features cannot be fitted.
-    """  # noqa: DOC502  raised by `believe`
-    rows, shown_as = table.rows("train"), _draw(settings)
-    fitted = believe(features[0][rows], observed[rows], features[1], shown_as, settings.fits, seed)
-    logits = ridge.score(features[0], fitted.weights, fitted.bias)
+        ValueError: The features cannot be fitted, or images are to be scored by places that are not cached.
+    """
+    rows, shown_as, groups = table.rows("train"), make_draw(settings.draw), table.group_numbers("train")
+    places = places_of(cache, rows, settings.sharpness)
+    sampling = Sampling(seed, groups)
+    fitted = believe(cache.plain[rows], observed[rows], cache.mirrored, shown_as, settings.fits, sampling, places)
+    if places is None:
+        logits = ridge.score(cache.plain, fitted.weights, fitted.bias)
+    else:
+        logits = places._replace(rows=np.arange(len(cache.plain))).scores(fitted.weights, fitted.bias)
     logits[rows] = fitted.logits  # each by fits that did not see its labels
     belief = posterior_of_arrays(logits, observed, shown_as)[2]
     head = {"weights": fitted.weights, "bias": fitted.bias}
@@ -72,6 +73,24 @@ def fit_beliefs(
     return Found(Beliefs(*arrays, fitted.labels.value, shares, settings.draw.kind), head, report)
 
 
+def places_of(cache: Cache, rows: np.ndarray, sharpness: float | None) -> Places | None:
+    """Return the places of some images, or None where images are scored by pooled features.
+
+    Args:
+        cache: The feature cache.
+        rows: (R,) rows of the images.
+        sharpness: Of the score by places, or None.
+
+    Raises:
+        ValueError: The cache holds no places.
+    """
+    if sharpness is None:
+        return None
+    if cache.places is None:
+        raise ValueError("sharpness: scores images by places, and the cache holds none (features.places)")
+    return Places(cache.places, rows, sharpness)
+
+
 def take_given(root: Path, settings: GivenBeliefs, table: Table, observed: np.ndarray) -> Found:
     """Return what somebody else believes, without a head.
 
@@ -79,7 +98,7 @@ def take_given(root: Path, settings: GivenBeliefs, table: Table, observed: np.nd
         root: Project root.
         settings: Where their table lies, and how labels came to be shown.
         table: The dataset's table.
-        observed: (N, C) int8 labels.
+        observed: (N, C) int8 labels of `read_shown`.
 
     Returns:
         Their chances, and what the shown labels make of them.
@@ -91,7 +110,7 @@ def take_given(root: Path, settings: GivenBeliefs, table: Table, observed: np.nd
     chances = read_given(file, table)
     with np.errstate(divide="ignore"):
         logits = np.clip(np.log(chances) - np.log1p(-chances), -FARTHEST, FARTHEST)
-    belief = posterior_of_arrays(logits, observed, _draw(settings))[2]
+    belief = posterior_of_arrays(logits, observed, make_draw(settings.draw))[2]
     train = belief[table.rows("train")]
     if settings.draw.kind == "count" and (shows := (observed[table.rows("train")] == 1).any(axis=1)).any():
         train = train[shows]
@@ -114,8 +133,9 @@ def take_given(root: Path, settings: GivenBeliefs, table: Table, observed: np.nd
     return Found(Beliefs(*arrays, labels, shares, settings.draw.kind), {}, report)
 
 
-def _draw(settings: BeliefFits | GivenBeliefs) -> CountDraw | ShareDraw:
-    return CountDraw() if settings.draw.kind == "count" else ShareDraw(settings.draw.value)
+def make_draw(draw: LabelDraw) -> CountDraw | ShareDraw:
+    """Return the likelihood of a draw that params.yaml describes."""
+    return CountDraw() if draw.kind == "count" else ShareDraw(draw.value)
 
 
 def _interval(estimate: dict[str, float]) -> dict[str, float | None]:

@@ -1,4 +1,4 @@
-"""Trials of a run: trained at one learning rate after another, on all training images or without a part of them."""
+"""Trials of a run: trained at one setting after another, on all training images or without a part of them."""
 
 from pathlib import Path
 
@@ -12,15 +12,18 @@ from pipeline.core.resume import Checkpoint
 from pipeline.methods.shared import base
 from pipeline.methods.shared.problem import Problem
 from pipeline.networks.network import Network
+from pipeline.networks.settings import Head
 from pipeline.training import selection
 from pipeline.training.inputs import Subset
 from pipeline.training.loop import Data, History, Plan, Trainer
 from pipeline.training.run import Run, Start
+from pipeline.training.search import Setting, name_setting
+from pipeline.training.settings import Training
 from pipeline.training.store import Trained
 
 
 class Trials:
-    """Trains a run at one learning rate after another; each trial has a resume point of its own.
+    """Trains a run at one setting after another; each trial has a resume point of its own.
 
     The resume points stay locked until `close`, so that no second process trains the same run.
 
@@ -33,6 +36,7 @@ class Trials:
 
     def __init__(self, run: Run, start: Start, problem: Problem, data: Data) -> None:
         self.run, self.start, self.problem, self.data = run, start, problem, data
+        self.settings = run_settings(run, start)
         self.reads = [*start.reads, run.table_file, *([start.inherited] if start.inherited else [])]
         self.reads += [run.beliefs_file] if run.reads_beliefs() else []
         self.fingerprint = _fingerprint(run, self.reads, problem)
@@ -40,48 +44,50 @@ class Trials:
         self.checkpoints: list[Checkpoint] = []
         resume.delete_stale(self.folder, self.fingerprint, run.name)
 
-    def train(self, rate: float, epochs: int | None, keep: int | None = None) -> Trained:
-        """Train at one learning rate.
+    def train(self, setting: Setting, epochs: int | None, keep: int | None = None) -> Trained:
+        """Train at one setting.
 
         Args:
-            rate: The learning rate.
+            setting: Learning rate, weight decay and scale.
             epochs: Epochs of a trial; None: the stage's.
             keep: Epoch that is taken whatever the scores; None: as ``select`` says.
 
         Returns:
-            Network, method and history; a history without epochs where a rate of a grid diverged.
+            Network, method and history; a history without epochs where a trial of a grid diverged.
 
         Raises:
-            TrainingError: Training diverged, and no other rate is tried.
+            TrainingError: Training diverged, and no other setting is tried.
         """
-        run = self.run
-        name, last = f"{run.name} lr {rate:g}", epochs or run.settings.epochs
-        plan = Plan(name, run.settings, rate, last, run.seed, choose_device(), keep)
-        trained, error = self._fit(plan, self.problem, self.data, f"{rate!r}-{epochs}")
-        if error is not None and run.settings.learning_rate != "grid":
+        run, settings = self.run, self.settings.at(*setting.company)
+        name, last = f"{run.name} lr {name_setting(setting, self.settings)}", epochs or settings.epochs
+        plan = Plan(name, settings, setting.rate, last, run.seed, choose_device(), keep)
+        trained, error = self._fit(plan, self.problem, self.data, f"{_key(setting)}-{epochs}")
+        if error is not None and settings.learning_rate != "grid":
             raise error
         return trained
 
-    def cross_fit(self, rate: float, judge: selection.Judge) -> selection.CrossFit:
-        """Train at one learning rate without each part of the images in turn, and score that part.
+    def cross_fit(self, setting: Setting, judge: selection.Judge) -> selection.CrossFit:
+        """Train at one setting without each part of the images in turn, and score that part.
 
         Args:
-            rate: The learning rate.
+            setting: Learning rate, weight decay and scale.
             judge: The judge of the training images.
 
         Returns:
-            How the rate fares; without scores where training diverged.
+            How it fares; without scores where training diverged.
         """
         run, parts = self.run, []
-        settings = run.settings.model_copy(update={"keep_epoch_logits": False})
-        folds = selection.split_folds(len(self.data.train), run.seed)
+        settings = self.settings.at(*setting.company).model_copy(update={"keep_epoch_logits": False})
+        folds = selection.split_folds(len(self.data.train), run.seed, self.data.groups)
         for number, (others, own) in enumerate(folds, 1):
             labels = self.data.observed[torch.from_numpy(others)]
             problem = self.problem.take(others, labels.numpy())
-            data = Data(Subset(self.data.train, others), labels, Subset(self.data.train, own), None)
-            name = f"{run.name} lr {rate:g} part {number}/{len(folds)}"
-            plan = Plan(name, settings, rate, settings.epochs, run.seed, choose_device())
-            trained, _ = self._fit(plan, problem, data, f"{rate!r}-part{number}")
+            groups = None if self.data.groups is None else self.data.groups[others]
+            train, held = Subset(self.data.train, others), Subset(self.data.train, own)
+            data = Data(train, labels, held, None, groups=groups)
+            name = f"{run.name} lr {name_setting(setting, self.settings)} part {number}/{len(folds)}"
+            plan = Plan(name, settings, setting.rate, settings.epochs, run.seed, choose_device())
+            trained, _ = self._fit(plan, problem, data, f"{_key(setting)}-part{number}")
             if trained.history.diverged is not None:
                 return selection.CrossFit(diverged=trained.history.diverged)
             parts.append(torch.stack(trained.history.val).numpy())
@@ -99,7 +105,7 @@ class Trials:
         Returns:
             What was trained; without epochs where training diverged, and the error.
         """
-        network = make_network(self.run, self.start)
+        network = make_network(self.run, self.start, plan.settings.head)
         method = base.build(self.run.method, self.run.method_settings, problem)
         checkpoint = Checkpoint(self.folder / f"{self.fingerprint}-{key}")
         self.checkpoints.append(checkpoint)
@@ -110,7 +116,7 @@ class Trials:
         except TrainingError as error:
             checkpoint.delete()  # from there it would diverge again; an interrupted search repeats it whole
             if self.run.settings.learning_rate == "grid":
-                tqdm.write(f"{error}; the search goes on without this rate")
+                tqdm.write(f"{error}; the search goes on without this trial")
             history = History(diverged=len(trainer.history.rows) + 1)  # no epoch, and a score below any other
             diverged = error
         checkpoint.delete_disk()  # a finished trial's, before the next one fills another
@@ -127,10 +133,20 @@ class Trials:
             checkpoint.close()
 
 
-def make_network(run: Run, start: Start) -> Network:
-    """Return the network of a run before training: the same at each call."""
+def run_settings(run: Run, start: Start) -> Training:
+    """Return a run's settings, with the scale of the head that it goes on from where there is one."""
+    return run.settings if start.scale is None else run.settings.at(run.settings.weight_decay, start.scale)
+
+
+def make_network(run: Run, start: Start, head: Head) -> Network:
+    """Return the network of a run before training, with a head by its settings: the same at each call."""
     seeds.seed_torch(run.seed, "network")
-    return start.make_network()
+    return start.make_network(head)
+
+
+def _key(setting: Setting) -> str:
+    """Return what tells the resume points of a setting from those of others."""
+    return f"{setting.rate!r}-{setting.decay!r}-{setting.scale}"
 
 
 def source_files(stage: str, method: str) -> list[Path]:

@@ -138,6 +138,33 @@ def test_precisions_are_compared_with_the_error_of_a_paired_bootstrap() -> None:
     assert compare_precision(terms, shown, weights, least=1000)[0].tolist() == [0, 0, 0]
 
 
+def test_images_of_one_group_err_together() -> None:
+    generator = np.random.default_rng(1)
+    shown, weights = generator.random((300, 2)) < 0.2, generator.uniform(1, 2, 300)
+    sets = [generator.normal(size=(300, 2)) + more * shown for more in (1.5, 1.2)]
+
+    def errors(copies: int, groups: np.ndarray | None) -> np.ndarray:
+        rows = np.tile(np.arange(300), copies)  # three copies of each image say what the images do
+        terms = np.stack([precision_at_shown(scores, shown, weights)[:] for scores in sets])
+        return compare_precision(np.tile(terms, copies), np.tile(shown, (copies, 1)), weights[rows], groups=groups)[1]
+
+    alone = errors(1, None)
+    assert alone[1] > 0
+    assert errors(3, np.tile(np.arange(300), 3)) == pytest.approx(alone)
+    assert errors(3, None) == pytest.approx(alone / np.sqrt(3))
+
+
+def test_groups_are_drawn_whole() -> None:
+    groups = np.array([4, 0, 4, 4, 2, 0])
+    repeats = unlabelled.resample_rows(6, 400, np.random.default_rng(0), groups)
+    assert repeats.shape == (400, 6)
+    assert np.array_equal(repeats[:, 0], repeats[:, 2]) and np.array_equal(repeats[:, 1], repeats[:, 5])
+    assert (repeats[:, [0, 1, 4]].sum(axis=1) == 3).all()  # as many groups as there are
+    plain = unlabelled.resample_rows(6, 2, np.random.default_rng(0))
+    by_hand = np.random.default_rng(0)
+    assert np.array_equal(plain, [np.bincount(by_hand.integers(6, size=6), minlength=6) for _ in range(2)])
+
+
 def test_a_bootstrap_finds_the_error_of_a_paired_difference() -> None:
     generator = np.random.default_rng(0)
     n = 2000

@@ -21,6 +21,8 @@ CUT = {
     "bad_images": "stop",
     "links": "inside",
     "max_pixels": 10**8,
+    "parents": {},
+    "exclusive": [],
     "val_fraction": 0.25,
     "split_seed": 1200,
 }
@@ -31,12 +33,14 @@ BLOCKS = {
     "csv": {
         **{"source": "csv", "root": "raw", "file": "labels.csv", "delimiter": "comma", "path_column": "image"},
         **{"labels": {"kind": "columns", "zero": "absent", "minus_one": "absent", "empty": "absent"}},
-        **{"split_column": "split", "exhaustive": True, "classes": None},
+        **{"split_column": "split", "group_column": None, "exhaustive": True, "classes": None},
         **{
             "size": 8,
             "bad_images": "stop",
             "links": "inside",
             "max_pixels": 10**8,
+            "parents": {},
+            "exclusive": [],
             "val_fraction": 0.0,
             "test_fraction": 0.0,
             "split_seed": 1,

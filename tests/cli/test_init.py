@@ -102,6 +102,33 @@ COLUMNS = {"kind": "columns", "minus_one": "absent"}
             },
         ),
         (lambda folder: listed(folder, "\t"), True, {"delimiter": "tab", "exhaustive": True}),
+        # a column called so holds groups, also where its values are numbers; of 1 and 0 it is a class
+        (
+            lambda folder: table(folder, "f,k,Patient_ID", *(f"{n},cat,{i // 3}7" for i, n in enumerate(NAMES))),
+            False,
+            {"group_column": "Patient_ID", "labels": {"kind": "names", "column": "k", "separator": ";"}},
+        ),
+        (
+            lambda folder: table(folder, "f,product,cat", *(f"{n},{i % 2},1" for i, n in enumerate(NAMES))),
+            False,
+            {"group_column": None, "labels": COLUMNS | {"zero": "unknown", "empty": "unknown"}},
+        ),
+        # where nothing else could hold the labels, it does
+        (
+            lambda folder: table(folder, "f,product,id", *(f"{n},{'ab'[i % 2]},{i}" for i, n in enumerate(NAMES))),
+            False,
+            {"group_column": None, "labels": {"kind": "names", "column": "product", "separator": ";"}},
+        ),
+        (
+            lambda folder: entries(folder, lambda i: {"tags": ["cat"], "video": i // 3}),
+            False,
+            {"labels_key": "tags", "group_key": "video"},
+        ),
+        (
+            lambda folder: entries(folder, lambda i: {"product": "ab"[i % 2]}),
+            False,
+            {"labels_key": "product", "group_key": None},
+        ),
         # 1 and 0 alone: what is not ticked is not known, unless the labels are exhaustive
         (
             lambda folder: ticked(folder, "1;0", "0;1"),
@@ -256,13 +283,18 @@ def test_what_lies_in_the_folder_decides_the_source(tmp_path: Path, make: Any, e
                 folder, "file,category,dog,sofa,id", *(f"{n},indoor,{i % 2},,{i}" for i, n in enumerate(NAMES))
             ),
             False,
-            "1, 0, .* and empty in dog, sofa; something else in category, id. Name them with --path, --labels and "
-            "--split, delete the columns that are none of these, or write a profile",
+            "1, 0, .* and empty in dog, sofa; something else in category, id. Name them with --path, --labels, "
+            "--split and --group, delete the columns that are none of these, or write a profile",
         ),
         (  # whether flags are classes or splits nobody knows
             lambda folder: table(folder, "f,labels,split", *(f"{n},cat,{i % 2}" for i, n in enumerate(NAMES))),
             False,
             "1, 0, .* and empty in split; something else in labels. Name them",
+        ),
+        (
+            lambda folder: table(folder, "f,labels,burst,video", *(f"{n},cat,a{i},b{i}" for i, n in enumerate(NAMES))),
+            False,
+            "groups in burst, video; something else in labels. Name them",
         ),
         (
             lambda folder: table(folder, "f,tag,class", *(f"{n},cat,dog" for n in NAMES)),
@@ -351,7 +383,11 @@ def test_what_the_user_names_is_not_guessed(tmp_path: Path, make: Any, named: Na
             Named(path="p"),
             "^--path: x.jsonl has no key 'p'; there are img, labels, ab",
         ),
-        (classes, Named(labels="k"), "no .csv or .json of labels whose columns or keys --path, --labels or --split"),
+        (
+            classes,
+            Named(labels="k"),
+            "no .csv or .json of labels whose columns or keys --path, --labels, --split or --group",
+        ),
     ],
 )
 def test_names_that_the_file_lacks_are_an_error(tmp_path: Path, make: Any, named: Named, words: str) -> None:

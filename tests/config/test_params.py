@@ -156,6 +156,27 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("finetune.default.learning_rate", 0.0, "finetune.default.learning_rate"),
     ("finetune.default.learning_rate", float("inf"), "finetune.default.learning_rate.*finite"),
     ("finetune.default.weight_decay", float("nan"), "finetune.default.weight_decay.*finite"),
+    ("finetune.default.weight_decay", -0.1, "finetune.default.weight_decay: .*greater than or equal to 0"),
+    ("linear_init.default.weight_decay", [0.0, -0.1], "linear_init.default.weight_decay.1: .*greater than or equal to"),
+    ("linear_init.default.weight_decay", [0.0], "linear_init.default.weight_decay: .*at least 2 items"),
+    (
+        "linear_init.default.weight_decay",
+        [0.0, 0.1, 0.0],
+        r"^linear_init.default.weight_decay: names one twice \(given: \[0.0, 0.1, 0.0\]\)$",
+    ),
+    (
+        "finetune.default.weight_decay",
+        [0.0, 0.1],
+        r"^finetune.default.weight_decay: a list is tried with the rates of `learning_rate: grid`; name one \(given: ",
+    ),
+    ("linear_init.default.head", {"kind": "linear"}, "linear_init.default.head.linear.scale: Field required"),
+    ("linear_init.default.head.scale", "l2", "linear_init.default.head.linear.scale: .*'none' or 'unit'"),
+    ("linear_init.default.head.scale", ["none"], "linear_init.default.head.linear.scale: .*at least 2 items"),
+    (
+        "linear_init.default.head.scale",
+        ["unit", "unit"],
+        r"linear_init.default.head.linear.scale: names one twice \(given: \[unit, unit\]\)",
+    ),
     ("linear_init.default.search.values", [], "linear_init.default.search.values"),
     ("linear_init.default.search.values", [1e-3, -1e-3], "linear_init.default.search.values.1"),
     ("finetune.default.optimizer", "lion", "finetune.default.optimizer: .*'adam'"),
@@ -289,7 +310,11 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("finetune.default.crop", 1.5, "finetune.default.crop: .*less than or equal to 1"),
     ("lac.default.strong.crop", 0, "lac.default.strong.crop: .*greater than 0"),
     ("finetune.default.head", {"kind": "boosted"}, "finetune.default.head.boosted.factor: Field required"),
-    ("finetune.default.head", {"kind": "boosted", "factor": 0.5}, "head.boosted.factor: .*greater than or equal to 1"),
+    (
+        "finetune.default.head",
+        {"kind": "boosted", "factor": 0.5, "scale": "none"},
+        "head.boosted.factor: .*greater than or equal to 1",
+    ),
     ("finetune.default.head", BOTTLENECK | {"latent": 0}, "head.bottleneck.latent: .*greater than or equal to 1"),
     ("finetune.default.head", BOTTLENECK | {"samples": 0}, "head.bottleneck.samples: .*greater than or equal to 1"),
     ("finetune.default.head", BOTTLENECK | {"embedding": 4}, "head.bottleneck.embedding: Extra inputs"),
@@ -570,8 +595,10 @@ def test_a_recipe_merges_as_any_block_does(content: dict[str, Any]) -> None:
     assert settings.strong and settings.strong.model_dump() == block["strong"] | {"cutout": 0.25}
     assert settings.search and settings.search.model_dump() == block["search"] | {"epochs": 2}
     assert settings.freeze == ["bn1"]
-    put(content, "methods.lac.published.default.lac.head", {"kind": "linear"})  # another kind replaces it whole
-    assert parse_params(content).run("lac", "digits", "lac")[0].head.model_dump() == {"kind": "linear"}
+    put(
+        content, "methods.lac.published.default.lac.head", {"kind": "linear", "scale": "none"}
+    )  # another kind replaces it whole
+    assert parse_params(content).run("lac", "digits", "lac")[0].head.model_dump() == {"kind": "linear", "scale": "none"}
 
 
 def test_a_recipe_says_how_pictures_are_augmented_and_a_variant_may_say_otherwise(content: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+import itertools
 import re
 import shutil
 from pathlib import Path
@@ -94,8 +95,9 @@ TRANSFORMER = {
     "dropout": 0.0,
     "embedding": 4,
 }
-LINEAR = {"head": {"kind": "linear"}}
-BOOSTED = {"kind": "boosted", "factor": 5.0}
+LINEAR = {"head": {"kind": "linear", "scale": "none"}}
+BOOSTED = {"kind": "boosted", "factor": 5.0, "scale": "none"}
+BOTH = {"kind": "linear", "scale": ["none", "unit"]}
 EVERY = ["an", "em", "em_apl", "iun", "full", "lac"]
 FILE = {"source": "timm", "model": "resnet18", "weights": "file", "file": "gone.pth", "mean": None, "std": None}
 VARIANT = {"dataset": "digits", "method": "an", "draw": 0, "seed": 0, "set": {"stage": {}, "method": {}}}
@@ -144,6 +146,29 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
         (
             {"grid/linear_init": EVERY},
             r"grid\.linear_init: `lac` needs embeddings, which linear_init\.default\.head `linear` does not give",
+        ),
+        # scale of features
+        (
+            {"linear_init/default/head/scale": "unit", "finetune/default/head/scale": "unit"},
+            r"^linear_init\.default\.head\.scale: unit, but `ridge` \(grid\.linear_init\) is fitted to features as "
+            r"they are; set it to none, or to \[none, unit\] beside methods that search it$",
+        ),
+        (
+            {"end_to_end/default/head": BOTH},
+            r"^end_to_end\.default\.head\.scale: a list is tried with the rates of `learning_rate: grid`; name one "
+            r"\(grid\.end_to_end\)$",
+        ),
+        (
+            {"linear_init/default/head": BOTH},
+            r"^finetune\.default\.head: differs from linear_init\.default\.head, whose weights it starts from ",
+        ),
+        (
+            {"finetune/default/head": BOTH},
+            r"^finetune\.default\.head: differs from linear_init\.default\.head, whose weights it starts from ",
+        ),
+        (
+            {"finetune/default/head/scale": "unit"},
+            r"^finetune\.default\.head: differs from linear_init\.default\.head, whose weights it starts from ",
         ),
         (
             {"lac/default/strong": None},
@@ -215,6 +240,19 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
             r"^linear_init\.default\.freeze: concerns images .* \(grid\.linear_init\)$",
         ),
         ({"linear_init/default/flip": True}, r"linear_init\.default\.flip: .*features\.digits\.mirrored"),
+        (
+            {"linear_init/default/head": {"kind": "places", "sharpness": 0.2}},
+            r"linear_init\.default\.head: `places` .*features\.digits\.places",
+        ),
+        (
+            {"linear_init/default/head": {"kind": "places", "sharpness": 0.2}, "features/default/places": True},
+            r"linear_init\.default\.head: `ridge` takes the linear head of beliefs\.digits, whose kind is `linear`",
+        ),
+        (
+            {"beliefs/default/sharpness": 0.3, "features/default/places": True},
+            r"linear_init\.default\.head: `ridge` takes .*beliefs\.digits, whose kind is `places, sharpness: 0\.3`",
+        ),
+        ({"beliefs/default/sharpness": 0.3}, r"beliefs\.digits\.sharpness: .*features\.digits\.places"),
         ({"linear_init/digits": {"flip": True}}, r"^linear_init\.digits\.flip: .*features\.digits\.mirrored"),
         (
             {"linear_init/default/protocol": "published", "methods/em/published/default/linear_init": {"crop": 0.5}}
@@ -399,6 +437,8 @@ VOC = {
     "bad_images": "stop",
     "links": "inside",
     "max_pixels": 10**8,
+    "parents": {},
+    "exclusive": [],
 }
 VOC |= {"val_fraction": 0.2, "split_seed": 1200}
 
@@ -496,6 +536,19 @@ def test_heads_of_the_same_weights_start_from_each_other(kind: str, start: str) 
     tiny.network(heads[kind]).load_state_dict(tiny.network(heads[start]).state_dict())  # as finetune does
 
 
+@pytest.mark.parametrize("kind", ["linear", "boosted"])
+def test_heads_start_from_those_of_their_own_scale_alone(kind: str) -> None:
+    heads = [tiny.LINEAR | {"scale": scale} for scale in ("none", "unit")]
+    then = {"linear": LINEAR["head"], "boosted": BOOSTED}[kind]
+    for scale, first in itertools.product(("none", "unit"), heads):
+        assert rules.may_start("finetune", then | {"scale": scale}, first) == (first["scale"] == scale)
+
+
+def test_a_searched_scale_is_that_of_the_head_that_is_started_from(project: Project) -> None:
+    project.edit({"linear_init/default/head": BOTH, "finetune/default/head": BOTH})  # ridge among them: its is none
+    assert project.problems() == []
+
+
 def test_a_boosted_head_may_start_from_linear_init(project: Project) -> None:
     project.edit({"finetune/default/head": BOOSTED} | started("em"))
     assert project.problems() == []
@@ -527,6 +580,8 @@ def test_labels_that_are_not_exhaustive_ask_for_settings_of_their_own(project: P
         "bad_images": "stop",
         "links": "inside",
         "max_pixels": 10**8,
+        "parents": {},
+        "exclusive": [],
         "classes": None,
         "split_seed": 0,
     }
@@ -559,6 +614,8 @@ def test_rows_that_simulate_or_training_would_refuse_are_named_first(project: Pr
         "bad_images": "stop",
         "links": "inside",
         "max_pixels": 10**8,
+        "parents": {},
+        "exclusive": [],
     }
     project.edit({"prepare/digits": block | {"val_fraction": 0.2, "split_seed": 1200}})
     bare = "prepare.digits: no val image has a positive label, so no epoch can be chosen by it"

@@ -424,7 +424,10 @@ def test_ablation_of_lac(name: str) -> None:
 def test_boosted_large_losses(name: str) -> None:
     recipe = {"optimizer": "adam", "learning_rate": 1e-5, "batch_size": 16, "epochs": 10, "head_factor": 10.0}
     recipe |= {"momentum": 0.9, "weight_decay": 0.0, "schedule": "constant", "batch_norm": "train"}
-    recipe |= {"head": {"kind": "boosted", "factor": 5.0}, "early_stop": {"rule": "none", "amount": 0.0}}
+    recipe |= {
+        "head": {"kind": "boosted", "factor": 5.0, "scale": "none"},
+        "early_stop": {"rule": "none", "amount": 0.0},
+    }
     for method, delta in (("ll_r", 0.005), ("ll_ct", 0.002), ("ll_cp", 0.001)):
         assert set(variants(name, "end_to_end", method)) == {"boosted"}
         training, own = params(name).run("end_to_end", name, method, f"{name}-{method}-0-2-boosted")

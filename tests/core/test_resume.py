@@ -372,7 +372,7 @@ def test_a_fingerprint_changes_with_any_setting_and_any_file(tmp_path: Path) -> 
     files = [tmp_path / "a.py", tmp_path / "b.h5"]
     for file in files:
         file.write_text("one")
-    settings = [{"lr": 0.1, "head": {"kind": "linear"}}, {"alpha": 0.2}, 0, "finetune"]
+    settings = [{"lr": 0.1, "head": {"kind": "linear", "scale": "none"}}, {"alpha": 0.2}, 0, "finetune"]
     found = fingerprint(settings, files)
     assert len(found) == 16 and int(found, 16) >= 0
     assert found == fingerprint(settings, reversed(files)) == fingerprint([dict(settings[0]), *settings[1:]], files)
@@ -383,7 +383,7 @@ def test_a_fingerprint_changes_with_any_setting_and_any_file(tmp_path: Path) -> 
     assert fingerprint(settings, moved.iterdir()) == found  # the project may lie elsewhere
 
     others = [
-        fingerprint([{"lr": 0.2, "head": {"kind": "linear"}}, *settings[1:]], files),
+        fingerprint([{"lr": 0.2, "head": {"kind": "linear", "scale": "none"}}, *settings[1:]], files),
         fingerprint([{"lr": 0.1, "head": {"kind": "other"}}, *settings[1:]], files),
         fingerprint([*settings[:2], 1, "finetune"], files),
         fingerprint([*settings[:3], "lac"], files),

@@ -83,6 +83,8 @@ CUT = {
     "bad_images": "stop",
     "links": "inside",
     "max_pixels": 10**8,
+    "parents": {},
+    "exclusive": [],
     "val_fraction": 0.2,
     "split_seed": 1200,
     "root": "raw",

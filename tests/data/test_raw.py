@@ -18,6 +18,8 @@ CUT = {
     "bad_images": "stop",
     "links": "inside",
     "max_pixels": 10**8,
+    "parents": {},
+    "exclusive": [],
     "val_fraction": 0.25,
     "split_seed": 3,
 }

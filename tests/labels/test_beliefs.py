@@ -44,7 +44,7 @@ def test_nothing_is_hidden_where_all_is_known() -> None:
 def store(path: Path, **changes: Any) -> None:
     given = {"belief": np.full((4, 3), 0.25, np.float32), "logits": np.full((4, 3), -1.0, np.float32), **changes}
     shares = given.get("shares", np.array([[0.2, np.nan, np.nan]] * 3))
-    write_beliefs(path, Beliefs(given["belief"], given["logits"], 1.5, shares, given.get("draw", "count")), {}, [])
+    write_beliefs(path, Beliefs(given["belief"], given["logits"], 1.5, shares, given.get("draw", "count")), {}, [], {})
 
 
 def test_beliefs_come_back_as_they_were_stored(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pipeline.core import seal
 from pipeline.core.errors import FileError
 from pipeline.core.text import relative_path
+from pipeline.labels.implications import Rules
 from pipeline.labels.table import Table, read_table, write_table
 
 
@@ -29,7 +30,9 @@ def same(one: Table, other: Table) -> bool:
         np.array_equal(getattr(one, name), getattr(other, name))
         and getattr(one, name).dtype == getattr(other, name).dtype
         for name in ("truth", "scored", "split", "official")
-    ) and (one.classes, one.paths, one.exhaustive) == (other.classes, other.paths, other.exhaustive)
+    ) and all(
+        getattr(one, name) == getattr(other, name) for name in ("classes", "paths", "exhaustive", "groups", "rules")
+    )
 
 
 def test_rows_of_a_split():
@@ -189,3 +192,53 @@ def test_a_stored_table_with_impossible_values_is_refused(tmp_path):
     seal.append(tmp_path / "table.h5")
     with pytest.raises(FileError, match="split holds 7"):
         read_table(tmp_path / "table.h5")
+
+
+# ---------------------------------------------------------------------------------------------- groups
+def test_groups_come_back_with_their_rows(tmp_path):
+    table = make(groups=("p1", "", "p2"))
+    write_table(tmp_path / "table.h5", table)
+    assert same(read_table(tmp_path / "table.h5"), table)
+    assert table.take(np.array([2, 0])).groups == ("p2", "p1") and make().take(np.array([1])).groups is None
+    plain, named = tmp_path / "plain.h5", tmp_path / "named.h5"
+    write_table(plain, make())
+    write_table(named, make(groups=("", "", "")))
+    assert read_table(plain).groups is None and read_table(named).groups == ("", "", "")
+
+
+def test_groups_of_a_split_are_numbered():
+    split, official = np.array([0, 0, 0], np.uint8), np.zeros(3, np.uint8)
+    for groups, wanted in ((("p", "", "p"), [0, 1, 0]), (("", "", "p"), [0, 1, 2])):
+        found = make(groups=groups, split=split, official=official).group_numbers("train")
+        assert found is not None and found.tolist() == wanted
+    assert make().group_numbers("train") is None
+
+
+@pytest.mark.parametrize(
+    "groups, words",
+    [
+        (("p", "", "p"), "the group 'p' is cut by the splits val and test"),
+        (("p",), "groups must be 3 names"),
+        (("p", None, "q"), "groups must be 3 names"),
+    ],
+)
+def test_groups_that_cannot_be_are_refused(groups, words):
+    with pytest.raises(ValueError, match=words):
+        make(groups=groups)
+
+
+# ---------------------------------------------------------------------------------------------- rules
+def test_rules_come_back_with_what_they_made(tmp_path):
+    rules = Rules({"cat": ("dog",)}, ())
+    table = make(rules=rules, implied=np.array([[1, 0], [0, 0], [0, 1]], bool))
+    write_table(tmp_path / "table.h5", table)
+    found = read_table(tmp_path / "table.h5")
+    assert same(found, table) and found.implied is not None
+    assert found.implied.tolist() == [[True, False], [False, False], [False, True]]
+    taken = table.take(np.array([2, 0]))
+    assert taken.rules == rules and taken.implied is not None
+    assert taken.implied.tolist() == [[False, True], [True, False]]
+    write_table(tmp_path / "plain.h5", make())
+    assert read_table(tmp_path / "plain.h5").rules is None and read_table(tmp_path / "plain.h5").implied is None
+    with pytest.raises(ValueError, match="implied is .*expected an array of bool"):
+        make(rules=rules)

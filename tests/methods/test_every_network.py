@@ -19,7 +19,7 @@ N = 6
 TRANSFORMER = {name: value for name, value in tiny.EMBEDDING.items() if name != "embedding"}
 HEADS = {
     "linear": tiny.LINEAR,
-    "boosted": {"kind": "boosted", "factor": 5.0},
+    "boosted": {"kind": "boosted", "factor": 5.0, "scale": "none"},
     "label_embedding": tiny.EMBEDDING,
     "bottleneck": {**TRANSFORMER, "kind": "bottleneck", "latent": 4, "samples": 2},
 }

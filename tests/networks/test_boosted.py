@@ -12,12 +12,12 @@ def maps(batch: int = 3) -> Tensor:
 
 def make(factor: float = 5.0) -> BoostedHead:
     torch.manual_seed(0)
-    return BoostedHead(6, 2, factor=factor).double()
+    return BoostedHead(6, 2, factor=factor, scale="none").double()
 
 
 def test_positive_places_are_boosted_and_others_not():
     """By hand: class maps [[2, -3], [1, 0]] and their negatives less 1."""
-    head = BoostedHead(1, 2, factor=5.0)
+    head = BoostedHead(1, 2, factor=5.0, scale="none")
     with torch.no_grad():
         head.linear.weight.copy_(torch.tensor([[1.0], [-1.0]]))
         head.linear.bias.copy_(torch.tensor([0.0, -1.0]))
@@ -39,7 +39,7 @@ def test_gradient_is_boosted_where_the_map_is_positive(factor):
 
 
 def test_factor_one_is_the_linear_head_under_mean_pooling():
-    boosted, linear = make(1.0), LinearHead(6, 2).double()
+    boosted, linear = make(1.0), LinearHead(6, 2, scale="none").double()
     linear.load_state_dict(boosted.state_dict())
     pooled = maps().mean((2, 3))
     first, second = boosted(maps(), pooled), linear(maps(), pooled)
@@ -50,7 +50,7 @@ def test_factor_one_is_the_linear_head_under_mean_pooling():
 
 def test_weights_fit_a_linear_head_and_start_as_its_own_do():
     torch.manual_seed(0)
-    linear, boosted = LinearHead(6, 2).double(), make()
+    linear, boosted = LinearHead(6, 2, scale="none").double(), make()
     assert list(linear.state_dict()) == list(boosted.state_dict()) == ["linear.weight", "linear.bias"]
     assert torch.equal(linear.linear.weight, boosted.linear.weight)
     assert torch.equal(linear.linear.bias, boosted.linear.bias)

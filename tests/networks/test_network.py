@@ -10,14 +10,16 @@ from torch import Tensor
 from pipeline.core import files
 from pipeline.core.errors import ConfigError
 from pipeline.networks.network import Network, cpu_state, on_backbone, restore
-from pipeline.networks.settings import HEAD_GIVES, Head
+from pipeline.networks.pools import at_places, pool
+from pipeline.networks.settings import HEAD_GIVES, Head, Pool
 from pipeline.networks.timm_backbone import describe
 from tests import tiny
 
-BOOSTED = {"kind": "boosted", "factor": 5.0}
+BOOSTED = {"kind": "boosted", "factor": 5.0, "scale": "none"}
 BOTTLENECK = {**{key: value for key, value in tiny.EMBEDDING.items() if key != "embedding"}, "kind": "bottleneck"}
 BOTTLENECK |= {"latent": 4, "samples": 10}
-HEADS = [tiny.LINEAR, BOOSTED, tiny.EMBEDDING, BOTTLENECK]
+PLACES = {"kind": "places", "sharpness": 0.5}
+HEADS = [tiny.LINEAR, PLACES, BOOSTED, tiny.EMBEDDING, BOTTLENECK]
 every_head = pytest.mark.parametrize("head", HEADS, ids=[head["kind"] for head in HEADS])
 
 
@@ -74,11 +76,12 @@ def test_a_fresh_head_on_a_stored_backbone(tmp_path: Path, head: dict[str, Any])
     made = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
-        made.append(on_backbone(tmp_path / "backbone.pt", head, 5))
+        made.append(on_backbone(tmp_path / "backbone.pt", head, 5, ["mean"]))
     for network in made:
         state = {name.removeprefix("backbone."): value for name, value in network.state_dict().items()}
         assert all(torch.equal(state[name], value) for name, value in source.backbone.state_dict().items())
-        assert network.architecture == {"backbone": tiny.BACKBONE, "width": 8, "classes": 5, "head": head}
+        sizes = {"width": 8, "classes": 5, "pools": ["mean"]}
+        assert network.architecture == {"backbone": tiny.BACKBONE, **sizes, "head": head}
     heads = [torch.cat([value.flatten() for value in network.head.parameters()]) for network in made]
     assert torch.equal(heads[0], heads[1]) and not torch.equal(heads[0], heads[2])
     assert answer(made[0])["logits"].shape == (6, 5)
@@ -93,6 +96,30 @@ def test_a_head_on_features_gives_what_it_gives_on_images() -> None:
     with torch.no_grad():
         pooled = network.backbone.pool(network.backbone(given(network)))
         torch.testing.assert_close(head(pooled)["logits"], answer(network)["logits"])
+
+
+@pytest.mark.parametrize("pools", [["mean"], ["sqrt"], ["top4", "mean", "sqrt"]])
+@pytest.mark.parametrize("head", [tiny.LINEAR, PLACES], ids=["linear", "places"])
+def test_pooled_features_and_places_of_the_cache_give_what_images_give(head: dict[str, Any], pools: list[Pool]) -> None:
+    """In training pooled features decide, whatever the head; evaluated, `places` reads features of places."""
+    sizes = {"pools": pools, "width": 8 * len(pools), "classes": tiny.C, "head": head}
+    network = Network({"backbone": tiny.BACKBONE, **sizes})
+    alone = Network({"backbone": None, **sizes})
+    alone.head.load_state_dict(network.head.state_dict())
+    assert network.backbone is not None
+    network.backbone.eval()
+    images = tiny.images(6).plain(np.arange(6))
+    with torch.no_grad():
+        maps = network.backbone(images)
+        pooled = pool(network.backbone, maps, pools)
+        places = at_places(network.backbone, maps, pools)
+        for training in (True, False):
+            network.head.train(training)
+            alone.train(training)
+            given = places if head["kind"] == "places" and not training else pooled
+            torch.testing.assert_close(alone(given)["logits"], network(images)["logits"])
+        if pools == ["sqrt"]:
+            torch.testing.assert_close(network(images)["maps"].mean((2, 3)), network.head.linear(pooled))
 
 
 def test_every_kind_of_head_is_tried_here() -> None:
@@ -112,7 +139,7 @@ def test_a_network_gives_what_it_says_it_provides(head: dict[str, Any]) -> None:
 def test_a_network_on_cached_features_gives_no_maps(head: dict[str, Any]) -> None:
     network = tiny.network(head)
     assert network.provides() == {*HEAD_GIVES[head["kind"]], "parameters"} - {"maps"}
-    if head["kind"] == "linear":
+    if head["kind"] in ("linear", "places"):
         assert network.provides() == {*answer(network), "parameters"} - {"logits"}
     else:  # the preflight refuses it, since there is no map to read
         with pytest.raises(ValueError, match="feature maps"):
@@ -161,7 +188,10 @@ def test_trained_weights_are_the_parameters_of_two_or_more_axes(head: dict[str, 
 
 
 def test_a_boosted_network_starts_from_a_linear_one() -> None:
-    linear, boosted = trained(tiny.LINEAR, True), tiny.network({"kind": "boosted", "factor": 1.0}, True, seed=1)
+    linear, boosted = (
+        trained(tiny.LINEAR, True),
+        tiny.network({"kind": "boosted", "factor": 1.0, "scale": "none"}, True, seed=1),
+    )
     boosted.load_state_dict(linear.state_dict())
     found, expected = answer(boosted.eval()), answer(linear)
     assert found.keys() == expected.keys()

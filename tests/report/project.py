@@ -79,6 +79,8 @@ class Plan:
     given: tuple[str, ...] = ()
     """Datasets whose labels are not exhaustive."""
     classes: tuple[str, ...] = CLASSES
+    searches: tuple[str, ...] = ()
+    """Datasets whose settings were searched."""
 
 
 def params_text(source: Path, target: Path, plan: Plan) -> None:
@@ -93,6 +95,7 @@ def params_text(source: Path, target: Path, plan: Plan) -> None:
         "seeds": list(plan.seeds),
         **{stage: list(methods) for stage, methods in plan.scores.items()},
         "lac_start": "plc",
+        "search": list(plan.searches),
         "landscape_stage": "finetune",
         "landscape": ["an", "em_apl"],
     }
@@ -309,7 +312,14 @@ def write_run(
     files.write_tsv(
         folder / "search.tsv",
         [
-            {"learning_rate": tried, "epoch": 2, "score": score + (tried == rate), "chosen": int(tried == rate)}
+            {
+                "learning_rate": tried,
+                "weight_decay": 0.0,
+                "scale": "none",
+                "epoch": 2,
+                "score": score + (tried == rate),
+                "chosen": int(tried == rate),
+            }
             for tried in (0.0001, 0.001, 0.01)
         ],
     )

@@ -80,6 +80,8 @@ def settings(root: str = ".", **changes) -> coco.Settings:
         "bad_images": "stop",
         "links": "inside",
         "max_pixels": 10**8,
+        "parents": {},
+        "exclusive": [],
         "val_fraction": 0.25,
         "split_seed": 1200,
     }

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from pipeline.core.errors import SourceError
+from pipeline.labels.implications import Rules
 from pipeline.labels.table import Dataset
 from pipeline.sources import csv, json
 
@@ -30,10 +31,19 @@ def settings(**changes) -> csv.Settings:
         "bad_images": "stop",
         "links": "inside",
         "max_pixels": 10**8,
+        "parents": {},
+        "exclusive": [],
         "file": "labels.csv",
         "delimiter": "comma",
     }
-    fixed |= {"path_column": "image", "labels": NAMES, "exhaustive": True, "split_column": None, "classes": None}
+    fixed |= {
+        "path_column": "image",
+        "labels": NAMES,
+        "exhaustive": True,
+        "split_column": None,
+        "group_column": None,
+        "classes": None,
+    }
     return csv.Settings.model_validate(fixed | {"val_fraction": 0.25, "test_fraction": 0.25, "split_seed": 0} | changes)
 
 
@@ -237,6 +247,146 @@ def test_doubtful_classes_are_warned_of(tmp_path, labels, changes, warnings):
         assert re.match(words.replace("|", r"\|"), line), line
 
 
+# ---------------------------------------------------------------------------------------------- groups
+GROUPED = ["a.jpg,cat,p1", "b.jpg,dog,p1", "c.jpg,dog,", "sub/d.jpg,cat, p\u0075\u0308 "]
+
+
+def grouped(*rows: str, head: str = "image,labels,of") -> str:
+    return "\n".join([head, *(rows or GROUPED)])
+
+
+def test_groups_are_kept_with_their_images(tmp_path):
+    data = read(tmp_path, grouped(), group_column="of")
+    of = dict(zip(data.table.paths, data.table.groups or (), strict=True))
+    assert of == {"a.jpg": "p1", "b.jpg": "p1", "c.jpg": "", "sub/d.jpg": "p\xfc"}  # NFC, without blanks
+    assert data.table.classes == ("cat", "dog") and data.report["columns_not_read"] == []
+    assert data.report["groups"] == {
+        "of_several_images": 1,
+        "images_in_them": 2,
+        "largest": {"name": "p1", "images": 2},
+        "images_without_a_group": 1,
+        "images_in_the_split_of_their_group": 0,
+    }
+    split = dict(zip(data.table.paths, data.table.split.tolist(), strict=True))
+    assert split["a.jpg"] == split["b.jpg"] == 0 and {split["c.jpg"], split["sub/d.jpg"]} == {1, 2}
+    plain = read(tmp_path, grouped())
+    assert plain.table.groups is None and "groups" not in plain.report
+    assert plain.report["columns_not_read"] == ["of"]
+
+
+def test_images_without_a_split_go_where_their_group_is(tmp_path):
+    rows = ["a.jpg,cat,p1,", "b.jpg,dog,p1,test", "c.jpg,dog,p2,val", "sub/d.jpg,cat,,"]
+    content = grouped(*rows, head="image,labels,of,part")
+    data = read(tmp_path, content, group_column="of", split_column="part")
+    split = dict(zip(data.table.paths, data.table.split.tolist(), strict=True))
+    assert split == {"a.jpg": 2, "b.jpg": 2, "c.jpg": 1, "sub/d.jpg": 0}
+    assert data.report["groups"]["images_in_the_split_of_their_group"] == 1
+
+
+CUT = {
+    "named splits": (
+        grouped("a.jpg,cat,p1,test", "b.jpg,dog,p1,train", "c.jpg,dog,p2,val", head="image,labels,of,part"),
+        {"split_column": "part"},
+        r"groups are cut by splits \(give all images of a group one split\): 'p1': line 2 test and line 3 train",
+    ),
+    "a group that all splits are smaller than": (
+        grouped("a.jpg,cat,p1", "b.jpg,dog,p1", "c.jpg,dog,p1", "sub/d.jpg,cat,"),
+        {},
+        "the group 'p1' has 3 images, and train is to have 2 of 4 images that are drawn; no split cuts a group: name "
+        r"splits in the data, change val_fraction or test_fraction, or read no groups \(group_column or group_key: ",
+    ),
+    "groups that a split is smaller than": (
+        grouped("a.jpg,cat,p1", "b.jpg,dog,p1", "c.jpg,dog,p2", "sub/d.jpg,cat,p2"),
+        {},
+        "no group fits: the group 'p1' has 2 images, and test is to have 1 of 4 images",
+    ),
+    "one path in two groups": (
+        grouped("a.jpg,cat,p1", "a.jpg,cat,p2", "b.jpg,dog,"),
+        {},
+        "duplicate paths with different labels, splits or groups: line 2 and line 3 'a.jpg'",
+    ),
+    "joined rows of two groups": (
+        grouped("a.jpg,cat,p1", "a.jpg,dog,p2", "b.jpg,dog,"),
+        {"labels": {"kind": "rows", "column": "labels", "present": None}},
+        "rows of one path name different groups: line 2 and line 3 'a.jpg'",
+    ),
+    "no such column": (PLAIN, {}, r"no column 'of' \(prepare: group_column\)"),
+}
+
+
+@pytest.mark.parametrize("content, changes, words", CUT.values(), ids=[*CUT])
+def test_a_group_that_cannot_stay_whole_is_named(tmp_path, content, changes, words):
+    with pytest.raises(SourceError, match=words):
+        read(tmp_path, content, group_column="of", **changes)
+
+
+# ---------------------------------------------------------------------------------------------- rules
+def test_a_present_child_makes_its_ancestors_present_and_a_class_of_them(tmp_path):
+    content = "image,labels\na.jpg,puppy\nb.jpg,cat\nc.jpg,sofa\nsub/d.jpg,sofa;dog\n"
+    rules = {"parents": {"puppy": "dog", "dog": ["animal"], "cat": "animal"}, "exclusive": [["cat", "dog"]]}
+    data = read(tmp_path, content, exhaustive=False, **rules)
+    assert data.table.classes == ("animal", "cat", "dog", "puppy", "sofa")
+    assert truth(data) == {
+        "a.jpg": [1, 0, 1, 1, -1],
+        "b.jpg": [1, 1, 0, 0, -1],
+        "c.jpg": [-1, -1, -1, -1, 1],
+        "sub/d.jpg": [1, 0, 1, -1, 1],
+    }
+    implied = dict(zip(data.table.paths, np.array(data.table.implied, int).tolist(), strict=True))
+    assert implied["a.jpg"] == [1, 1, 1, 0, 0] and implied["c.jpg"] == [0] * 5
+    assert data.table.rules == Rules({"puppy": ("dog",), "dog": ("animal",), "cat": ("animal",)}, (("cat", "dog"),))
+    counts = {key: value for key, value in data.report["implied"].items() if key != "classes"}
+    assert counts == {"made_present": 4, "of_them_said_to_be_absent": 0, "made_absent": 4}
+    assert data.report["cells"] == {"present": 9, "absent": 4, "unknown": 7}
+
+
+def test_of_labels_that_are_exhaustive_the_child_counts_and_the_absent_parent_is_overruled(tmp_path):
+    content = "image,labels\na.jpg,dog\nb.jpg,animal\nc.jpg,sofa\nsub/d.jpg,dog;animal\n"
+    data = read(tmp_path, content, parents={"dog": "animal"})
+    assert truth(data) == {"a.jpg": [1, 1, 0], "b.jpg": [1, 0, 0], "c.jpg": [0, 0, 1], "sub/d.jpg": [1, 1, 0]}
+    counts = {key: value for key, value in data.report["implied"].items() if key != "classes"}
+    assert counts == {"made_present": 1, "of_them_said_to_be_absent": 1, "made_absent": 0}
+    assert data.table.exhaustive and data.table.scored.all()
+
+
+def test_splits_are_drawn_with_what_is_implied(tmp_path):
+    """Each image has a breed of its own, and every other one is a cat by it: the cats are spread."""
+    names = [f"{number}.png" for number in range(20)]
+    rows = [f"{name},{'cat' if number % 2 else 'dog'} {number}" for number, name in enumerate(names)]
+    parents = {f"{'cat' if number % 2 else 'dog'} {number}": "cat" if number % 2 else "dog" for number in range(20)}
+    data = read(tmp_path, "\n".join(["image,labels", *rows]), *names, parents=parents)
+    support = data.table.truth[:, [data.table.classes.index(name) for name in ("cat", "dog")]]
+    assert support.sum(axis=0).tolist() == [10, 10]
+
+
+RULED = {
+    "labels that exclude each other": (
+        PLAIN,
+        {"exclusive": [["cat", "dog"]]},
+        r"images have labels that exclude each other \(prepare: exclusive\): line 2 'a.jpg' cat and dog",
+    ),
+    "a child and what its parent excludes": (
+        PLAIN,
+        {"exclusive": [["pet", "dog"]], "parents": {"cat": "pet"}},
+        "images have labels that exclude each other .*: line 2 'a.jpg' cat and dog",
+    ),
+    "an unknown child": (PLAIN, {"parents": {"cats": "pet"}}, "prepare: parents: no class cats; there are bird, cat"),
+    "an unknown parent": (
+        PLAIN,
+        {"parents": {"cat": "pet"}, "classes": ["bird", "cat", "dog"]},
+        "prepare: parents: no class pet",
+    ),
+    "an unknown class": (PLAIN, {"exclusive": [["cat", "cow"]]}, "prepare: exclusive: no class cow"),
+    "a cycle": (PLAIN, {"parents": {"cat": "dog", "dog": "cat"}}, "prepare: parents: .* is a cycle"),
+}
+
+
+@pytest.mark.parametrize("content, changes, words", RULED.values(), ids=[*RULED])
+def test_rules_that_do_not_suit_the_labels_are_named(tmp_path, content, changes, words):
+    with pytest.raises(SourceError, match=words):
+        read(tmp_path, content, **changes)
+
+
 # ---------------------------------------------------------------------------------------------- splits
 def test_a_split_column_is_followed(tmp_path):
     content = "image,labels,part\na.jpg,cat,Test\nb.jpg,cat,train\nc.jpg,cat,valid\nsub/d.jpg,cat,training\n"
@@ -275,12 +425,12 @@ FAULTS = {
     "twice with different labels": (
         PLAIN + b"a.jpg,cat\n",
         {},
-        r"labels\.csv: duplicate paths with different labels or splits: line 2 and line 6 'a\.jpg'",
+        r"labels\.csv: duplicate paths with different labels, splits or groups: line 2 and line 6 'a\.jpg'",
     ),
     "twice in different splits": (
         b"image,labels,part\na.jpg,cat,train\na.jpg,cat,test\n",
         {"split_column": "part"},
-        r"duplicate paths with different labels or splits: line 2 and line 3",
+        r"duplicate paths with different labels, splits or groups: line 2 and line 3",
     ),
     "no picture": (PLAIN + b"e.jpg,cat\n", {}, r"paths have no picture file: line 6 'e\.jpg'"),
     "no picture at all": (b"image,labels\ne.jpg,cat\nf.jpg,cat\n", {}, r"2 of 2 images have no file: e\.jpg, f\.jpg"),
@@ -411,7 +561,7 @@ def pool(tmp_path_factory):
 def equal(ours: Dataset, theirs: Dataset) -> bool:
     one, other = ours.table, theirs.table
     arrays = all(np.array_equal(getattr(one, key), getattr(other, key)) for key in ("truth", "scored", "split"))
-    same = (one.paths, one.classes, one.exhaustive) == (other.paths, other.classes, other.exhaustive)
+    same = all(getattr(one, key) == getattr(other, key) for key in ("paths", "classes", "exhaustive", "groups"))
     files = all(ours.image(row) == theirs.image(row) for row in range(len(one.paths)))
     return arrays and same and files and np.array_equal(one.official, other.official)
 
@@ -421,11 +571,13 @@ def equal(ours: Dataset, theirs: Dataset) -> bool:
 def test_a_table_written_as_csv_and_as_json_is_the_same_dataset(pool, data):
     paths = data.draw(st.lists(st.sampled_from(POOL), min_size=1, unique=True))
     classes = data.draw(st.lists(LABELS.filter(bool), min_size=1, max_size=4, unique=True).map(sorted))
-    classes = [label for label in classes if label not in ("image", "labels", "part")] or ["cat"]
+    classes = [label for label in classes if label not in ("image", "labels", "part", "of")] or ["cat"]
     cells = {path: data.draw(st.lists(st.sampled_from([1, 0, -1]), min_size=len(classes), max_size=len(classes)))
              for path in paths}  # fmt: skip
     parts = {path: data.draw(st.sampled_from(["train", "val", "test"])) for path in paths}
-    split, exhaustive, lines = (data.draw(st.booleans()) for _ in range(3))
+    split, exhaustive, lines, grouped = (data.draw(st.booleans()) for _ in range(4))
+    kind = data.draw(st.lists(st.sampled_from(["", "x", "7"]), min_size=len(paths), max_size=len(paths)))
+    group = {path: f"{each}{parts[path] if each else ''}" for path, each in zip(paths, kind, strict=True)}
     delimiter = data.draw(st.sampled_from(["comma", "tab", "semicolon"]))
 
     def table(header: list[str], rows: list[list]) -> None:
@@ -436,7 +588,7 @@ def test_a_table_written_as_csv_and_as_json_is_the_same_dataset(pool, data):
 
     def entries(keys: dict[str, int]) -> None:
         found = [
-            {"path": path, "in": parts[path]}
+            {"path": path, "in": parts[path], "of": group[path]}
             | {
                 key: [label for label, cell in zip(classes, cells[path], strict=True) if cell == value]
                 for key, value in keys.items()
@@ -452,19 +604,22 @@ def test_a_table_written_as_csv_and_as_json_is_the_same_dataset(pool, data):
         "bad_images": "stop",
         "links": "inside",
         "max_pixels": 10**8,
+        "parents": {},
+        "exclusive": [],
         "classes": classes,
         "val_fraction": 0.3,
     }
-    common |= {"test_fraction": 0.3, "split_seed": 7}
+    common |= {"test_fraction": 0.3, "split_seed": 7} | ({"val_fraction": 0.0, "test_fraction": 0.0} if grouped else {})
     content = {"kind": "objects", "path_key": "path", "labels_key": "has", "separator": None, "absent_key": "not"}
-    content |= {"split_key": "in" if split else None}
+    content |= {"split_key": "in" if split else None, "group_key": "of" if grouped else None}
     keys = common | {"source": "json", "file": "labels.json", "content": content}
     words = common | {"delimiter": delimiter, "split_column": "part" if split else None}
+    words |= {"group_column": "of" if grouped else None}
 
     # one column per class: 1 present, 0 absent, empty unknown; the same as both lists where nothing else is said
     table(
-        ["image", "part", *classes],
-        [[path, parts[path], *({1: 1, 0: 0, -1: ""}[cell] for cell in cells[path])] for path in paths],
+        ["image", "part", "of", *classes],
+        [[path, parts[path], group[path], *({1: 1, 0: 0, -1: ""}[cell] for cell in cells[path])] for path in paths],
     )
     entries({"has": 1, "not": 0})
     ours = csv.read(settings(labels=COLUMNS, exhaustive=False, **words), pool)
@@ -475,9 +630,14 @@ def test_a_table_written_as_csv_and_as_json_is_the_same_dataset(pool, data):
 
     # names of what is present
     table(
-        ["image", "part", "labels"],
+        ["image", "part", "of", "labels"],
         [
-            [path, parts[path], "|".join(label for label, cell in zip(classes, cells[path], strict=True) if cell == 1)]
+            [
+                path,
+                parts[path],
+                group[path],
+                "|".join(label for label, cell in zip(classes, cells[path], strict=True) if cell == 1),
+            ]
             for path in paths
         ],
     )

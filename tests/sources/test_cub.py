@@ -61,6 +61,8 @@ def settings(root: str = ".", **changes) -> cub.Settings:
         "bad_images": "stop",
         "links": "inside",
         "max_pixels": 10**8,
+        "parents": {},
+        "exclusive": [],
     }
     return cub.Settings.model_validate(fixed | {"val_fraction": 0.4, "split_seed": 1200} | changes)
 

@@ -4,10 +4,12 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import permutations
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
@@ -107,6 +109,40 @@ def written(case: Case, place: Path) -> Path:
 
 def test_every_source_is_tried():
     assert {case.source.__name__.rpartition(".")[2] for case in CASES.values()} | {"digits"} == set(base.names())
+
+
+# ---------------------------------------------------------------------------------------------- rules
+@EVERY
+def test_rules_hold_in_the_table_of_every_source(case, tmp_path):
+    """Of each pair of classes, as parent and child and as two that exclude each other."""
+    root = written(case, tmp_path)
+    plain = case.source.read(case.settings(), root).table
+    classes = list(plain.classes)
+    together = 0
+    for child, parent in permutations(range(min(3, len(classes))), 2):
+        found = case.source.read(case.settings(parents={classes[child]: classes[parent]}), root).table
+        known = np.where(plain.scored, plain.truth * 2 - 1, 0)[[plain.paths.index(path) for path in found.paths]]
+        known[known[:, child] == 1, parent] = 1
+        known[known[:, parent] == -1, child] = -1
+        assert np.array_equal(np.where(found.scored, found.truth * 2 - 1, 0), known)
+        assert found.rules is not None and plain.rules is None
+        pair = [classes[child], classes[parent]]
+        if (plain.truth[:, child] & plain.truth[:, parent]).any():
+            together += 1
+            with pytest.raises(SourceError, match="images have labels that exclude each other"):
+                case.source.read(case.settings(exclusive=[pair]), root)
+        else:
+            table = case.source.read(case.settings(exclusive=[pair]), root).table
+            assert (table.scored[table.truth[:, child] == 1, parent]).all()
+    assert together or case.source is not voc
+
+
+@EVERY
+@pytest.mark.parametrize("rules", [{"parents": {"no such": "class"}}, {"exclusive": [["no such", "class"]]}], ids=str)
+def test_rules_of_classes_that_are_not_there_are_named(case, rules, tmp_path):
+    (key,) = rules
+    with pytest.raises(SourceError, match=f"prepare: {key}: no class (class, )?no such"):
+        case.source.read(case.settings(**rules), written(case, tmp_path))
 
 
 # ---------------------------------------------------------------------------------------------- settings

@@ -21,6 +21,8 @@ def settings(**changes) -> folder.Settings:
         "bad_images": "stop",
         "links": "inside",
         "max_pixels": 10**8,
+        "parents": {},
+        "exclusive": [],
         "classes": None,
     }
     fixed |= {"split_folders": False, "same_name": "separate"}

@@ -18,13 +18,22 @@ ENTRIES: list[dict[str, Any]] = [
 
 
 OBJECTS = {"kind": "objects", "path_key": "path", "labels_key": "labels", "separator": None}
-OBJECTS |= {"absent_key": "absent", "split_key": None}
+OBJECTS |= {"absent_key": "absent", "split_key": None, "group_key": None}
 
 
 def settings(**changes) -> json.Settings:
     """Settings of a file of objects; keys of `content` may be named alone."""
     content = changes.pop("content", OBJECTS | {key: changes.pop(key) for key in [*changes] if key in OBJECTS})
-    fixed = {"source": "json", "root": ".", "size": 8, "bad_images": "stop", "links": "inside", "max_pixels": 10**8}
+    fixed = {
+        "source": "json",
+        "root": ".",
+        "size": 8,
+        "bad_images": "stop",
+        "links": "inside",
+        "max_pixels": 10**8,
+        "parents": {},
+        "exclusive": [],
+    }
     fixed |= {"file": "labels.json", "content": content, "exhaustive": False, "classes": None}
     fixed |= {"val_fraction": 0.25, "test_fraction": 0.25, "split_seed": 0}
     return json.Settings.model_validate(fixed | changes)
@@ -189,7 +198,7 @@ FAULTS = {
     "twice, other absent": (
         [*ENTRIES, ENTRIES[1] | {"absent": ["cat"]}],
         {},
-        r"duplicate paths with different labels or splits: entry 2 and entry 5 'b\.jpg'",
+        r"duplicate paths with different labels, splits or groups: entry 2 and entry 5 'b\.jpg'",
     ),
     "no picture": ([*ENTRIES, {"path": "e.jpg", "labels": []}], {}, r"paths have no picture file: entry 5 'e\.jpg'"),
     "empty list": ([], {}, r"labels\.json: no image in it"),
@@ -235,7 +244,7 @@ def test_all_kinds_of_mistakes_are_named_at_once(tmp_path):
         "invalid class names": "{4} ''",
         "invalid paths (write them from the folder of the pictures, such as dog/x.jpg)": "{6} path '/a.jpg' is "
         "absolute",
-        "duplicate paths with different labels or splits": "{1} and {8} 'a.jpg'",
+        "duplicate paths with different labels, splits or groups": "{1} and {8} 'a.jpg'",
         "paths have no picture file": "{4} 'gone.jpg'",
     }
     for word, content in (("entry", f"[{','.join(entries)}]"), ("line", "\n".join(entries))):
@@ -251,3 +260,26 @@ def test_all_kinds_of_mistakes_are_named_at_once(tmp_path):
 
 
 # ---------------------------------------------------------------------------------------------- settings and state
+
+
+# ---------------------------------------------------------------------------------------------- groups
+def of_groups(*groups: Any) -> list[dict[str, Any]]:
+    paths = ("a.jpg", "b.jpg", "sub/c.jpg", "sub/d.jpg")
+    return [{"path": path, "labels": ["cat"], "of": group} for path, group in zip(paths, groups, strict=True)]
+
+
+def test_groups_are_texts_or_whole_numbers(tmp_path):
+    table = read(tmp_path, of_groups(7, "7", None, " x "), group_key="of").table
+    assert dict(zip(table.paths, table.groups or (), strict=True)) == {
+        "a.jpg": "7",
+        "b.jpg": "7",
+        "sub/c.jpg": "",
+        "sub/d.jpg": "x",
+    }
+    assert table.split[list(table.paths).index("a.jpg")] == table.split[list(table.paths).index("b.jpg")] == 0
+
+
+@pytest.mark.parametrize("group", [1.5, True, ["x"], {}])
+def test_other_groups_are_named(tmp_path, group):
+    with pytest.raises(SourceError, match=r"entries have no text or number under 'of': entry 2 \("):
+        read(tmp_path, of_groups("x", group, "y", None), group_key="of")

@@ -71,6 +71,8 @@ def settings(layout: str = "official", root: str = ".", **changes) -> nus.Settin
         "bad_images": "stop",
         "links": "inside",
         "max_pixels": 10**8,
+        "parents": {},
+        "exclusive": [],
     }
     return nus.Settings.model_validate(fixed | {"val_fraction": 0.25, "split_seed": 1200} | changes)
 

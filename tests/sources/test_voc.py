@@ -49,7 +49,15 @@ def tree(folder: Path, train: dict = TRAIN, val: dict = VAL, classes: tuple[str,
 
 def settings(root: str = ".", **changes) -> voc.Settings:
     fixed = {"source": "voc", "root": root, "labels": "lists", "difficult": "negative", "classes": None, "size": 8}
-    fixed |= {"bad_images": "stop", "links": "inside", "max_pixels": 10**8, "val_fraction": 0.25, "split_seed": 1200}
+    fixed |= {
+        "bad_images": "stop",
+        "links": "inside",
+        "max_pixels": 10**8,
+        "parents": {},
+        "exclusive": [],
+        "val_fraction": 0.25,
+        "split_seed": 1200,
+    }
     return voc.Settings.model_validate(fixed | changes)
 
 

@@ -10,7 +10,16 @@ from pipeline.sources import xml
 
 
 def settings(**changes) -> xml.Settings:
-    fixed = {"source": "xml", "root": ".", "size": 8, "bad_images": "stop", "links": "inside", "max_pixels": 10**8}
+    fixed = {
+        "source": "xml",
+        "root": ".",
+        "size": 8,
+        "bad_images": "stop",
+        "links": "inside",
+        "max_pixels": 10**8,
+        "parents": {},
+        "exclusive": [],
+    }
     fixed |= {"exhaustive": True, "classes": None, "val_fraction": 0.25, "test_fraction": 0.25, "split_seed": 0}
     return xml.Settings.model_validate(fixed | changes)
 

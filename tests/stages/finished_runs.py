@@ -36,6 +36,7 @@ def grid(**stages: list[str]) -> dict[str, Any]:
         "end_to_end": [],
         "lac": [],
         "lac_start": "plc",
+        "search": [],
         "landscape": [],
         "landscape_stage": "finetune",
     }

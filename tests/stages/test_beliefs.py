@@ -17,7 +17,7 @@ from pipeline.labels.table import Table, write_table
 from stages.beliefs import beliefs
 from tests.stages import finished_runs as finished
 
-FITS = {"kind": "fits", "fits": 3, "draw": {"kind": "count"}}
+FITS = {"kind": "fits", "fits": 3, "draw": {"kind": "count"}, "sharpness": None}
 
 
 class Project:
@@ -49,6 +49,7 @@ class Project:
 
     def put(self, name: str, **arrays: np.ndarray) -> None:
         with hdf5.create(self.root / "data" / name) as file:
+            file.attrs["pools"] = '["mean"]'
             for key, array in arrays.items():
                 hdf5.write_array(file, key, array, axes="image", units="as the test has it")
 
@@ -255,6 +256,12 @@ def nothing_shown(project: Project) -> None:
             lambda project: project.write(features=np.ones((36, 5), np.float32)),
             ConfigError,
             r"^beliefs\.digits: no feature varies",
+        ),
+        (lambda project: project.set(FITS | {"sharpness": 0.2}), ConfigError, r"^beliefs\.digits: sharpness: .*places"),
+        (
+            lambda project: project.set(FITS | {"sharpness": 0.0}),
+            ConfigError,
+            r"beliefs\.default\.fits\.sharpness|sharpness",
         ),
         (lambda project: project.write(features=project.features[:-1]), FileError, "35 rows, the table has 36"),
         (lambda project: project.write(observed=project.observed[:-1]), FileError, "of `single` are not the table's"),

@@ -9,12 +9,13 @@ import torch
 from pipeline.core import files
 from pipeline.core.errors import FileError
 from pipeline.methods.shared import base
+from pipeline.networks.network import restore
 from stages.finetune import finetune
 from stages.linear_init import linear_init
 from tests import tiny
 from tests.training.test_run import Project, states
 
-BOOSTED = {"kind": "boosted", "factor": 5.0}
+BOOSTED = {"kind": "boosted", "factor": 5.0, "scale": "none"}
 
 
 @pytest.fixture
@@ -76,3 +77,53 @@ def test_without_the_head_that_it_names(project: Project) -> None:
     with pytest.raises(FileError, match="runs/linear_init/digits-full-0-0/weights.pt: no such file"):
         finetune(project.root, "digits", "em_apl", 0, 0, key)
     assert not project.folder("finetune", key).exists()
+
+
+BOTH = {"kind": "linear", "scale": ["none", "unit"]}
+
+
+@pytest.mark.parametrize("scale", ["none", "unit"])
+@pytest.mark.parametrize("kind", ["linear", "boosted"])
+def test_a_head_keeps_the_scale_that_a_search_chose_for_it(project: Project, scale: str, kind: str) -> None:
+    """The search's choice, in fine-tuning and in the stored network: at a rate of nothing, the start's own logits."""
+    project.set("linear_init", head=tiny.LINEAR | {"scale": scale})
+    linear_init(project.root, "digits", "an", 0, 0)
+    boosted = {"kind": "boosted", "factor": 1.0, "scale": BOTH["scale"]}
+    project.set("linear_init", head=BOTH)  # what the search of a head that is stored at one scale looks like
+    project.set("finetune", head=BOTH if kind == "linear" else boosted)
+    finetune(project.root, "digits", "an", 0, 0)
+    content = files.read_torch(project.folder("finetune", "digits-an-0-0") / "weights.pt")
+    assert (content["architecture"]["head"]["kind"], content["architecture"]["head"]["scale"]) == (kind, scale)
+    network = restore(project.folder("finetune", "digits-an-0-0") / "weights.pt")
+    pixels = torch.randn(5, 3, 16, 16)
+    maps = network.backbone(pixels)  # type: ignore[misc]
+    pooled = network.backbone.pool(maps)  # type: ignore[union-attr]
+    if scale == "unit":
+        pooled = pooled / pooled.square().mean(1, keepdim=True).sqrt()
+    first = states(project, "linear_init", "digits-an-0-0")
+    expected = pooled @ first["head.linear.weight"].T + first["head.linear.bias"]
+    torch.testing.assert_close(network(pixels)["logits"], expected)
+
+
+@pytest.mark.parametrize(("before", "asked"), [("none", "unit"), ("unit", "none")])
+def test_a_head_of_another_scale_is_refused(project: Project, before: str, asked: str) -> None:
+    project.set("linear_init", head=tiny.LINEAR | {"scale": before})
+    linear_init(project.root, "digits", "an", 0, 0)
+    project.set("finetune", head=tiny.LINEAR | {"scale": asked})
+    with pytest.raises(
+        FileError, match=f"weights.pt: its head is .*'{before}'}}, finetune.head asks for .*'{asked}'}}"
+    ):
+        finetune(project.root, "digits", "an", 0, 0)
+
+
+def test_a_head_of_an_earlier_version_is_refused(project: Project) -> None:
+    path = project.folder("linear_init", "digits-an-0-0") / "weights.pt"
+    content = files.read_torch(path)
+    del content["architecture"]["head"]["scale"]
+    files.write_torch(path, content)
+    with pytest.raises(FileError, match=r"weights.pt: its head is {'kind': 'linear'}, finetune.head asks for "):
+        finetune(project.root, "digits", "an", 0, 0)
+    with pytest.raises(
+        FileError, match=r"weights.pt: describes a network that cannot be built \(.*; run its stage again"
+    ):
+        restore(path)

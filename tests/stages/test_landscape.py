@@ -66,7 +66,9 @@ class Project:
         torch.manual_seed(seed)
         backbone = {"source": "small", "width": 8, "mean": MEAN, "std": STD}
         classes = len(finished.CLASSES)
-        network = Network({"backbone": backbone, "width": 8, "classes": classes, "head": head or {"kind": "linear"}})
+        network = Network(
+            {"backbone": backbone, "width": 8, "classes": classes, "head": head or {"kind": "linear", "scale": "none"}}
+        )
         train = self.images(self.table.rows("train"))
         network.train()(train)
         network.eval()
@@ -355,7 +357,15 @@ def test_a_landscape_is_of_the_stage_that_the_grid_names(tmp_path: Path, reposit
         features = np.random.default_rng(0).normal(size=(len(project.table.paths), 8)).astype(np.float32)
         with hdf5.create(tmp_path / "data/features/digits/features.h5") as file:
             hdf5.write_array(file, "features", features, axes="image, feature", units="pooled activation")
-        network = Network({"backbone": None, "width": 8, "classes": len(finished.CLASSES), "head": {"kind": "linear"}})
+            file.attrs["pools"] = '["mean"]'
+        network = Network(
+            {
+                "backbone": None,
+                "width": 8,
+                "classes": len(finished.CLASSES),
+                "head": {"kind": "linear", "scale": "none"},
+            }
+        )
         inputs = torch.from_numpy(features[train])
         network.eval()
     files.write_torch(folder / "weights.pt", network.content())

@@ -31,6 +31,8 @@ VOC = {
     "bad_images": "stop",
     "links": "inside",
     "max_pixels": 10**8,
+    "parents": {},
+    "exclusive": [],
     "val_fraction": 0.2,
     "split_seed": 1200,
 }
@@ -224,6 +226,8 @@ def test_of_ones_own_data_no_published_draw_is_told(project):
         "bad_images": "drop",
         "links": "inside",
         "max_pixels": 10**8,
+        "parents": {},
+        "exclusive": [],
         "val_fraction": 0.0,
         "test_fraction": 0.0,
         "split_seed": 0,

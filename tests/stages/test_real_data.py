@@ -35,6 +35,8 @@ COCO_BLOCK = {
     "bad_images": "stop",
     "links": "inside",
     "max_pixels": 10**8,
+    "parents": {},
+    "exclusive": [],
     "val_fraction": 0.3,
     "split_seed": 1200,
 }

@@ -10,7 +10,8 @@ import pytest
 
 from pipeline.core import seeds
 from pipeline.core.errors import ConfigError
-from pipeline.labels.observed import read_observed
+from pipeline.labels.implications import Rules
+from pipeline.labels.observed import read_observed, read_shown
 from pipeline.labels.recipe import literature, seeded
 from pipeline.labels.table import Objects, Table, write_table
 from stages.simulate import simulate
@@ -164,3 +165,57 @@ def test_labels_that_are_drawn_once_have_no_second_draw(project, protocol):
     with pytest.raises(ConfigError, match=words):
         simulate(root, "digits", 1)
     assert not (root / "data" / "simulate").exists()
+
+
+def test_what_the_drawn_labels_imply_is_known_too(project):
+    """`b` is a parent of `a|b` and of c; d and e exclude each other."""
+    rules = Rules({"a|b": ("b",), "c": ("b",)}, (("d", "e"),))
+    truth = np.random.default_rng(3).integers(0, 2, (N, C)).astype(np.int8)
+    truth[:, 1] |= truth[:, 0] | truth[:, 2]
+    truth[:, 4] &= 1 - truth[:, 3]
+    prepared = replace(table(truth), rules=rules, implied=np.zeros((N, C), bool))
+    observed, report, summary = run(project(prepared))
+    plain, other, _ = run(project(table(truth)))
+    drawn, single = plain["single"], observed["single"]
+    wanted = drawn.copy()
+    wanted[(drawn[:, 0] == 1) | (drawn[:, 2] == 1), 1] = 1
+    wanted[drawn[:, 3] == 1, 4], wanted[drawn[:, 4] == 1, 3] = -1, -1
+    assert np.array_equal(single, wanted)
+    assert np.array_equal(observed["implied"], wanted != drawn) and "implied" not in plain
+    assert np.array_equal(observed["all"], 2 * truth - 1)
+    assert np.array_equal(observed["negatives"], np.where(wanted == 1, 1, truth - 1))
+    rows = prepared.rows("train")
+    found = report.pop("implied")
+    assert (found["made_present"], found["made_absent"]) == (
+        int((observed["implied"] & (single == 1))[rows].sum()),
+        int((observed["implied"] & (single == -1))[rows].sum()),
+    )
+    assert found["made_present"] and found["made_absent"]
+    assert found["classes"]["d"] == {
+        "made_present": 0,
+        "of_them_said_to_be_absent": 0,
+        "made_absent": int((wanted[rows, 3] == -1).sum()),
+    }
+    assert found["false_negative_rate"] == pytest.approx(truth[rows][single[rows] == 0].mean())
+    assert other.pop("implied") is None and report == other  # all else is told of the draw
+    assert f"imply {found['made_present']} labels that are present and {found['made_absent']}" in summary
+
+
+def test_of_given_labels_those_that_rules_made_are_told_apart(project):
+    given = np.random.default_rng(1).integers(0, 2, (N, C)).astype(np.int8)
+    given[:, 1] = 0
+    implied = np.zeros((N, C), bool)
+    implied[:, 1] = given[:, 0] == 1
+    truth = given.copy()
+    truth[implied] = 1
+    rules = Rules({"a|b": ("b",)}, ())
+    prepared = replace(table(truth, truth == 1), exhaustive=False, rules=rules, implied=implied)
+    root = project(prepared, protocol="given")
+    observed, report, _ = run(root)
+    assert np.array_equal(observed["single"], truth) and np.array_equal(observed["implied"], implied)
+    rows = prepared.rows("train")
+    assert report["rows"]["train"]["known_positives_per_image"] == pytest.approx(given[rows].sum(axis=1).mean())
+    assert report["implied"]["made_present"] == int(implied[rows].sum())
+    assert report["implied"]["false_negative_rate"] is None
+    shown = read_shown(root / "data" / "simulate" / "digits-0" / "observed.h5", prepared)
+    assert np.array_equal(shown, np.where(implied, 2, given))

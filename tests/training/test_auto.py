@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from pipeline.core.errors import ConfigError, FileError, TrainingError
-from pipeline.core.files import read_json, read_tsv
+from pipeline.core.files import read_json, read_torch, read_tsv
 from pipeline.core.resume import Checkpoint
 from pipeline.core.seeds import seed_torch
 from pipeline.labels.beliefs import Beliefs, beliefs_file, read_beliefs
@@ -393,3 +393,17 @@ def test_the_sentence_of_a_summary_is_of_its_rule(project: Project) -> None:
         assert re.search(
             rf"Epoch \d of 2 {words}, with its raw weights; learning rate 0.05 \(val mAP", summary(project)
         )
+
+
+# ---------------------------------------------------------------------------------------------- decays and scales
+def test_the_fixed_recipe_is_the_middle_rate_with_the_decay_and_scale_that_are_named_first(project: Project) -> None:
+    put_beliefs(project)
+    tried = {"weight_decay": [0.3, 0.0], "head": tiny.LINEAR | {"scale": ["unit", "none"]}}
+    set_auto(project, [1e-32, 1e-31, 1e-30], **tried)  # nothing to tell apart
+    linear_init(project.root, "digits", "an", 0, 0)
+    found = metrics(project)
+    assert (found["learning_rate"], found["weight_decay"], found["scale"]) == (1e-31, 0.3, "unit")
+    assert found["selection"]["taken"] == "fixed" and found["epoch"] == 3
+    assert [int(row["chosen"]) for row in trials(project)] == [int(at == 1) for at in range(12)]
+    stored = read_torch(project.folder("linear_init", "digits-an-0-0") / "weights.pt")
+    assert stored["architecture"]["head"]["scale"] == "unit"

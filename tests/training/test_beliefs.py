@@ -8,7 +8,7 @@ from scipy.special import expit
 from pipeline.audits.metrics import average_precision, mean_average_precision
 from pipeline.methods.shared.draw_likelihood import CountDraw, ShareDraw
 from pipeline.training import beliefs, ridge
-from pipeline.training.beliefs import believe
+from pipeline.training.beliefs import Sampling, believe
 from pipeline.training.calibrate import calibrate
 
 
@@ -111,7 +111,7 @@ def test_mirrored_views_and_float16_are_taken() -> None:
 
 def test_the_same_seed_gives_the_same_bytes() -> None:
     given = sample(n=60)
-    one, other = (believe(given["features"], given["observed"], seed=3) for _ in range(2))
+    one, other = (believe(given["features"], given["observed"], sampling=Sampling(3)) for _ in range(2))
     assert one.present.tobytes() == other.present.tobytes()
     assert one.weights.tobytes() == other.weights.tobytes()
     assert (one.labels, one.shares) == (other.labels, other.shares)
@@ -194,8 +194,8 @@ def test_what_cannot_be_believed_is_an_error(name: str) -> None:
 
 def test_folds_cover_each_image_once() -> None:
     seen = np.arange(23) < 20
-    assert sorted(np.concatenate(beliefs._folds(seen, 0)).tolist()) == list(range(23))
-    assert beliefs._folds(np.arange(23) < 9, 0) == []
+    assert sorted(np.concatenate(beliefs._folds(seen, Sampling())).tolist()) == list(range(23))
+    assert beliefs._folds(np.arange(23) < 9, Sampling()) == []
 
 
 def test_fits_without_a_fold_believe_as_many_labels_as_that_of_all_images() -> None:
@@ -212,3 +212,51 @@ def test_fits_without_a_fold_believe_as_many_labels_as_that_of_all_images() -> N
     head = features @ found.weights.T + found.bias
     slopes = [np.polyfit(head[:, column], found.logits[:, column], 1)[0] for column in range(8)]
     assert min(slopes) > 0.8, slopes
+
+
+# ---------------------------------------------------------------------------------------------- groups
+def test_no_fold_cuts_a_group() -> None:
+    seen = np.ones(60, bool)
+    seen[:6] = False
+    groups = np.random.default_rng(0).permutation(np.repeat(np.arange(20), 3))
+    folds = beliefs._folds(seen, Sampling(0, groups))
+    assert sorted(np.concatenate(folds)) == list(range(60))
+    for held in folds:
+        others = np.setdiff1d(np.flatnonzero(seen), held)
+        assert not set(groups[others]) & set(groups[held[seen[held]]])
+    assert beliefs._folds(np.ones(60, bool), Sampling(0, np.repeat(np.arange(4), 15))) == []  # fewer groups than folds
+    plain = [fold.tolist() for fold in beliefs._folds(np.ones(12, bool), Sampling(3))]
+    assert plain == [[5, 3, 8], [0, 9, 10], [2, 1], [6, 11], [4, 7]]  # as before there were groups
+
+
+@pytest.mark.parametrize("fits", [1, 3])
+def test_copies_of_an_image_do_not_judge_each_other(fits: int) -> None:
+    """Features are noise, and each image is there three times: what a head knows of a copy it knows by heart."""
+    generator = np.random.default_rng(0)
+    once, label = generator.normal(size=(60, 40)), generator.integers(5, size=60)
+    features, observed = np.tile(once, (3, 1)), np.tile(np.eye(5, dtype=np.int8)[label], (3, 1))
+    draw = ShareDraw(1.0) if fits == 1 else None
+    apart = believe(features, observed, draw=draw, fits=fits)
+    found = believe(features, observed, draw=draw, fits=fits, sampling=Sampling(0, np.tile(np.arange(60), 3)))
+    assert apart.fits[0].precision > 0.9  # by heart
+    assert found.fits[0].precision < 0.35  # 0.2 by chance
+    assert found.fits[0].penalty > apart.fits[0].penalty
+
+
+# ---------------------------------------------------------------------------------------------- rules
+def test_a_class_that_is_known_by_rules_alone_is_learned() -> None:
+    """Two classes are shown; the last is present wherever either is, and nobody ever names it."""
+    generator = np.random.default_rng(0)
+    features = generator.normal(size=(400, 6))
+    kind = np.where(features[:, 0] > 0, np.where(features[:, 1] > 0, 0, 1), 2)
+    observed = np.zeros((400, 4), np.int8)
+    observed[np.arange(400), kind] = 1
+    observed[kind < 2, 3] = 2
+    found = believe(features, observed)
+    assert found.unseen == ()
+    assert (found.present[kind < 2, 3] == 1).all()
+    order = found.logits[:, 3]
+    assert (order[kind < 2][:, None] > order[kind == 2]).mean() > 0.9
+    # what is known by rules is no label that the draw would have picked: images have no fewer hidden ones for it
+    as_shown = believe(features, (observed > 0).astype(np.int8))
+    assert found.present[kind < 2, 2].mean() > as_shown.present[kind < 2, 2].mean()

@@ -18,6 +18,7 @@ from pipeline.methods.shared.draw_likelihood import ShareDraw
 from pipeline.training import ridge
 from pipeline.training.beliefs import believe
 from pipeline.training.closed_form import _head
+from pipeline.training.features import Cache
 from stages.linear_init import linear_init
 from tests.training.test_run import Project
 
@@ -38,7 +39,7 @@ def put_beliefs(project: Project, head: dict[str, np.ndarray]) -> Beliefs:
         np.random.default_rng(0).random(shape).astype(np.float32), np.zeros(shape, np.float32), 1.5, SHARES, "count"
     )
     table = project.root / "data" / "prepare" / "digits" / "table.h5"
-    write_beliefs(beliefs_file(project.root, "digits", 0), found, head, [table, project.labels])
+    write_beliefs(beliefs_file(project.root, "digits", 0), found, head, [table, project.labels], {})
     return found
 
 
@@ -98,12 +99,12 @@ def oracle_of(labels: np.ndarray, features: np.ndarray, mirrored: np.ndarray | N
     """Return the logits of the oracle's head on its training images."""
     run: Any = SimpleNamespace(
         method="ridge_full",
-        table=SimpleNamespace(rows=lambda _: np.arange(len(labels))),
-        settings=SimpleNamespace(flip=flip),
+        table=SimpleNamespace(rows=lambda _: np.arange(len(labels)), group_numbers=lambda _: None),
+        settings=SimpleNamespace(flip=flip, head=SimpleNamespace(kind="linear")),
         draw=0,
         name="run",
     )
-    weights, bias, _ = _head(run, features, mirrored, labels)
+    weights, bias, _ = _head(run, Cache(features, mirrored, None, ["mean"]), labels)
     return features @ weights.T + bias
 
 
@@ -127,3 +128,22 @@ def test_mirrored_views_are_fitted_only_where_flip_asks_for_them() -> None:
     plain = oracle_of(labels, features, None, flip=False)
     assert np.array_equal(oracle_of(labels, features, mirrored, flip=False), plain)
     assert not np.allclose(oracle_of(labels, features, mirrored, flip=True), plain)
+
+
+def test_a_closed_form_is_fitted_to_features_as_they_are(project: Project) -> None:
+    """Beside methods that search the scale; where unit length alone is asked for, it is refused."""
+    project.set("linear_init", head={"kind": "linear", "scale": ["unit", "none"]}, weight_decay=[0.0, 0.5])
+    search = {"values": [0.01, 0.1], "epochs": None, "extend": 0}
+    project.set("linear_init", learning_rate="grid", search=search)
+    linear_init(project.root, "digits", "ridge_full", 0, 0)
+    searched, logits, folder = stored(project, "digits-ridge_full-0-0")
+    assert (searched["learning_rate"], searched["weight_decay"], searched["scale"]) == (None, None, "none")
+    assert read_torch(folder / "weights.pt")["architecture"]["head"] == {"kind": "linear", "scale": "none"}
+    project.set(
+        "linear_init", head={"kind": "linear", "scale": "none"}, weight_decay=0.0, learning_rate=0.1, search=None
+    )
+    linear_init(project.root, "digits", "ridge_full", 0, 0)
+    assert np.array_equal(stored(project, "digits-ridge_full-0-0")[1]["test"], logits["test"])
+    project.set("linear_init", head={"kind": "linear", "scale": "unit"})
+    with pytest.raises(ConfigError, match=r"head.scale: unit, but `ridge_full` .* fitted to features as they are"):
+        linear_init(project.root, "digits", "ridge_full", 0, 0)

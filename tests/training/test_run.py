@@ -84,6 +84,7 @@ class Project:
 
     def put(self, path: Path, **arrays: np.ndarray) -> None:
         with hdf5.create(path) as file:
+            file.attrs["pools"] = '["mean"]'
             for name, array in arrays.items():
                 hdf5.write_array(file, name, array, axes="image", units="as the test has it")
 
@@ -439,7 +440,7 @@ def test_a_checkpoint_is_of_these_settings_and_files_only(
         return path.name
 
     first = name()
-    assert first.endswith("-0.05-None") and name() == first
+    assert first.endswith("-0.05-0.0-none-None") and name() == first
 
     def features() -> None:
         project.put(project.cache, features=project.features + 1)
@@ -699,7 +700,7 @@ def put_beliefs(project: Project, draw: int = 0, **changes: np.ndarray) -> np.nd
     shares = belief.mean(axis=0)[:, None] * [1.0, 0.9, 1.1]
     found = Beliefs(belief, logits.astype(np.float32), float(belief.sum(axis=1).mean()), shares, "count")
     labels = project.labels.parents[1] / f"digits-{draw}" / "observed.h5"
-    write_beliefs(beliefs_file(project.root, "digits", draw), found, {}, [labels])
+    write_beliefs(beliefs_file(project.root, "digits", draw), found, {}, [labels], {})
     return belief
 
 
@@ -845,6 +846,31 @@ def test_more_logits_than_a_run_may_keep(project: Project, monkeypatch: pytest.M
     assert "epochs_train" not in arrays(project.folder("linear_init", "digits-an-0-0") / "logits.h5")[0]
 
 
+def test_consistency_within_groups_wants_groups_before_anything_is_trained(project: Project) -> None:
+    project.set("linear_init", group_consistency={"weight": 1.0})
+    with pytest.raises(ConfigError, match="linear_init.default.group_consistency: is set, and digits names no groups"):
+        linear_init(project.root, "digits", "an", 0, 0)
+    project.write_table(groups=tuple(f"{row}" for row in range(len(project.table.paths))))
+    with pytest.raises(ConfigError, match="is set, and no two training images of digits are of one group; set it to"):
+        linear_init(project.root, "digits", "an", 0, 0)
+
+
+def test_every_stage_trains_with_consistency_within_groups(project: Project) -> None:
+    names = [""] * len(project.table.paths)
+    for place, row in enumerate(project.table.rows("train")):
+        names[row] = f"burst {place // 3}"
+    project.write_table(groups=tuple(names))
+    project.put(project.cache, features=tiny.numbers(len(names), 8))  # as wide as the backbone that finetune continues
+    for stage in ("linear_init", "finetune", "end_to_end", "lac"):
+        project.set(stage, group_consistency={"weight": 2.0})
+    runs = {"linear_init": (linear_init, "an"), "finetune": (finetune, "an")}
+    runs |= {"end_to_end": (end_to_end, "plc"), "lac": (lac, "lac")}
+    for stage, (train, method) in runs.items():
+        train(project.root, "digits", method, 0, 0)
+        rows = read_tsv(project.folder(stage, f"digits-{method}-0-0") / "epochs.tsv")
+        assert all(float(row["group"]) > 0 for row in rows), stage
+
+
 def test_a_validation_split_that_tells_nothing_chooses_nothing_and_the_run_says_so(
     project: Project, capsys: pytest.CaptureFixture
 ) -> None:
@@ -928,7 +954,7 @@ def test_finetune_without_what_it_starts_from(project: Project) -> None:
     project.put(project.cache, features=tiny.numbers(36, 8))
     linear_init(project.root, "digits", "an", 0, 0)
     project.set("finetune", head=tiny.EMBEDDING)
-    refused(FileError, "digits-an-0-0/weights.pt: not a head of kind 'label_embedding'")
+    refused(FileError, "digits-an-0-0/weights.pt: its head is .*, finetune.head asks for .*'label_embedding'")
     project.set("finetune", head=tiny.LINEAR, freeze=["layer1"])
     refused(ConfigError, "freeze: the backbone has no module 'layer1'")
     project.set("finetune", freeze=[])
@@ -949,3 +975,33 @@ def test_lac_without_what_it_starts_from(project: Project) -> None:
     with pytest.raises(ConfigError, match="strong: is null, and `lac` .* asks for a strong view"):
         lac(project.root, "digits", "lac", 0, 0)
     assert not project.folder("lac", "digits-lac-0-0").exists()
+
+
+# ---------------------------------------------------------------------------------------------- decays and scales
+def test_rates_are_searched_with_decays_and_scales(project: Project) -> None:
+    """Each trial of the search is the run at its setting alone, and the best is kept."""
+    search = {"values": [0.1, 0.5], "epochs": None, "extend": 0}
+    tried = {"weight_decay": [0.0, 0.3], "head": tiny.LINEAR | {"scale": ["unit", "none"]}}
+    project.set("linear_init", epochs=3, learning_rate="grid", search=search, **tried)
+    linear_init(project.root, "digits", "an", 0, 0)
+    folder = project.folder("linear_init", "digits-an-0-0")
+    rows, metrics = read_tsv(folder / "search.tsv"), read_json(folder / "metrics.json")
+    stored, told = read_torch(folder / "weights.pt"), (folder / "summary.md").read_text()
+    found = [(float(row["weight_decay"]), row["scale"], float(row["learning_rate"])) for row in rows]
+    assert found == [(decay, scale, rate) for decay in (0.0, 0.3) for scale in ("unit", "none") for rate in (0.1, 0.5)]
+    alone = []
+    for decay, scale, rate in found:
+        head = tiny.LINEAR | {"scale": scale}
+        project.set("linear_init", learning_rate=rate, search=None, weight_decay=decay, head=head)
+        linear_init(project.root, "digits", "an", 0, 0)
+        alone.append((read_json(folder / "metrics.json"), read_torch(folder / "weights.pt")))
+    assert [float(row["score"]) for row in rows] == [each["val"]["map"] for each, _ in alone]
+    best = max(range(8), key=lambda at: (alone[at][0]["val"]["map"], -found[at][2], -at))
+    assert [int(row["chosen"]) for row in rows] == [int(at == best) for at in range(8)]
+    assert metrics == alone[best][0]
+    assert (metrics["weight_decay"], metrics["scale"], metrics["learning_rate"]) == found[best]
+    assert stored["architecture"]["head"] == {"kind": "linear", "scale": found[best][1]}
+    assert all(torch.equal(value, alone[best][1]["state"][name]) for name, value in stored["state"].items())
+    assert "(val mAP by setting: 0.1 wd 0 scale unit: " in told and ", 0.5 wd 0.3 scale none: " in told
+    scale = "scaled to unit mean square" if found[best][1] == "unit" else "as they are"
+    assert f"; learning rate {found[best][2]:g}, weight decay {found[best][0]:g}, features {scale} (" in told

@@ -100,6 +100,34 @@ def test_each_row_is_held_out_once(n: int) -> None:
     assert max(sizes) - min(sizes) <= 1
 
 
+def test_no_part_cuts_a_group() -> None:
+    groups = np.random.default_rng(0).permutation(np.repeat(np.arange(20), 3))
+    folds = selection.split_folds(60, 0, groups)
+    assert [len(own) for _, own in folds] == [21, 21, 18]
+    assert sorted(np.concatenate([own for _, own in folds])) == list(range(60))
+    for others, own in folds:
+        assert not set(groups[own]) & set(groups[others]) and len(own) + len(others) == 60
+    assert len(selection.split_folds(4, 0, np.array([0, 0, 1, 1]))) == 2
+
+
+def test_without_groups_parts_are_those_of_before_there_were_any() -> None:
+    folds = [own.tolist() for _, own in selection.split_folds(11, 3)]
+    assert folds == [[2, 3, 6, 7], [1, 4, 5, 9], [0, 8, 10]]
+
+
+def test_images_of_one_group_count_once_in_a_comparison() -> None:
+    """Of ten copies of each image the interval is as wide as of the images, not a third of it."""
+    shown, logits = ranked(1.0, 5)
+    n = len(shown)
+    best, fixed = logits, np.roll(logits, 1, axis=0)
+    alone = Judge(shown, np.ones(n), 7).compare(best, fixed).difference
+    copies = [np.tile(array, (10, 1)) for array in (shown, best, fixed)]
+    grouped = Judge(copies[0], np.ones(10 * n), 7, np.tile(np.arange(n), 10)).compare(*copies[1:]).difference
+    assert grouped.error == pytest.approx(alone.error, rel=0.2)
+    apart = Judge(copies[0], np.ones(10 * n), 7).compare(*copies[1:]).difference
+    assert apart.error < 0.5 * alone.error
+
+
 def test_parts_are_put_together_by_row() -> None:
     shown, logits = ranked(1.0, 4, n=10)
     epochs = np.stack([logits * 0, logits, -logits])  # the second ranks best

@@ -30,7 +30,7 @@ CONTEXTS: dict[str, tuple[str, dict[str, Any]]] = {
         "finetune",
         {
             **{"momentum": 0.5, "learning_rate": 0.5, "early_stop": {"rule": "drop", "amount": 99.0}},
-            **{"flip": True, "crop": 0.5, "weight_decay": 0.01},
+            **{"flip": True, "crop": 0.5, "weight_decay": 0.01, "group_consistency": {"weight": 3.0}},
         },
     ),
     "onecycle": (
@@ -49,7 +49,12 @@ CONTEXTS: dict[str, tuple[str, dict[str, Any]]] = {
     "grid": (
         "finetune",
         {
-            **{"optimizer": "adam", "momentum": 0.9, "head": {"kind": "boosted", "factor": 5.0}, **GRID},
+            **{
+                "optimizer": "adam",
+                "momentum": 0.9,
+                "head": {"kind": "boosted", "factor": 5.0, "scale": "none"},
+                **GRID,
+            },
             **{"batch_norm": "frozen", "ema": {"decay": 0.5, "rule": "published"}},
         },
     ),
@@ -63,7 +68,8 @@ CONTEXTS: dict[str, tuple[str, dict[str, Any]]] = {
     "features": (
         "linear_init",
         {
-            **{"strong": None, "flip": True, "weight_decay": 0.1, "learning_rate": "grid"},
+            **{"strong": None, "flip": True, "weight_decay": [0.1, 0.9], "learning_rate": "grid"},
+            "head": {"kind": "linear", "scale": ["unit", "none"]},
             "search": {"values": [0.02, 0.5], "epochs": 1, "extend": 0},  # whose trials do not tie
             **{"schedule": "onecycle", "warmup": 0.3, "momentum": 0.5},
         },
@@ -89,7 +95,7 @@ def inputs_of(stage: str, settings: Training) -> tuple[Inputs, Inputs]:
 def outcome(stage: str, settings: Training) -> bytes:
     """All that a run stores of its training, as bytes; ConfigError where a rule or a part refuses the settings."""
     name = "an" if stage == "linear_init" else "plc"
-    own = tiny.AN if name == "an" else {"threshold": 0.5, "form": "code", "weight_plc": 1.0}
+    kinds = {"an": tiny.AN, "plc": {"threshold": 0.5, "form": "code", "weight_plc": 1.0}}
     features = SimpleNamespace(settings=lambda *_: SimpleNamespace(mirrored=True))
     asked = {"stage": stage, "dataset": "digits", "where": "here", "origin": str, "params": features, "method": name}
     asked["closed_form"] = False
@@ -103,30 +109,34 @@ def outcome(stage: str, settings: Training) -> bytes:
     assert score is not None
     train, validation = inputs_of(stage, settings)
 
-    def fit(rate: float, epochs: int | None) -> Trained:
+    def fit(setting: search.Setting, epochs: int | None) -> Trained:
         calls = (call for call in count() for _ in range(2 if settings.ema else 1))
-        network = tiny.network(settings.head.model_dump(), on_images=stage != "linear_init")
-        method = tiny.method(name, N, own)
+        own = settings.at(*setting.company)
+        network = tiny.network(own.head.model_dump(), on_images=stage != "linear_init")
+        method = tiny.method(name, N, kinds[name])
         # the second epoch is the best, so that a rule stops in the third and a trial of two differs from one of one
-        plan = Plan("run", settings, rate, epochs or settings.epochs, 0, torch.device("cpu"))
-        data = Data(train, tiny.observed(N), validation, lambda logits: score(logits) - 200 * abs(next(calls) - 1))
+        plan = Plan("run", own, setting.rate, epochs or settings.epochs, 0, torch.device("cpu"))
+        score_call: Any = lambda logits: score(logits) - 200 * abs(next(calls) - 1)  # noqa: E731
+        data = Data(train, tiny.observed(N), validation, score_call, groups=np.arange(N) // 2)
         return Trained(network, method, Trainer(network, method, data, plan).fit())
 
-    rate, trained, rows = search.choose(settings, fit, choice.judge_trained)
+    setting, trained, rows = search.choose(settings, fit, choice.judge_trained)
     history = trained.history
     held = [*history.state.values(), *history.train, *history.val]
-    return repr((rate, rows, history.rows)).encode() + b"".join(each.numpy().tobytes() for each in held)
+    return repr((setting, rows, history.rows)).encode() + b"".join(each.numpy().tobytes() for each in held)
 
 
 # ---------------------------------------------------------------------------------------------- the schema
 BLOCKS = [
     tiny.LINEAR,
     tiny.STRONG,
-    {"kind": "boosted", "factor": 5.0},
+    {"kind": "places", "sharpness": 0.5},
+    {"kind": "boosted", "factor": 5.0, "scale": "none"},
     tiny.EMBEDDING,
     BOTTLENECK,
     {"values": [0.05], "epochs": None, "extend": 0},
     {"decay": 0.3, "rule": "warmup"},
+    {"weight": 5.0},
     {"rule": "none", "amount": 0.0},
     {"rule": "drop", "amount": 99.0},
 ]

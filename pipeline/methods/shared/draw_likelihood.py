@@ -12,7 +12,8 @@ is not seen, O for the shown labels (m of them), A for the known absences, U for
            P = prod_O p prod_A (1 - p) int_0^inf d/ds prod_O (1 - exp(-w_o s)) prod_U (1 - p_j (1 - exp(-w_j s))) ds
 
 The last is a race of exponential clocks, s the time of the last shown; in t = exp(-s) and with one shown label it is
-int w_s t^(w_s - 1) prod (1 - p_j (1 - t^w_j)) dt. That a cell is known to be absent is taken to tell its label alone.
+int w_s t^(w_s - 1) prod (1 - p_j (1 - t^w_j)) dt. That a cell is known to be absent is taken to tell its label alone,
+and so is that one is known to be present which was not shown, but follows from one that was.
 Given e, a hidden label is present with (1 - e) p / (1 - e p) = sigmoid(z + log(1 - e)): e = 1 is AN's belief, e = 0 is
 p itself, and GR's calibrated k(p) is one fixed e. Given the shown labels e has the density of the integrand, and the
 belief is the mean over it; by Fisher's identity d log P / dz = belief - p.
@@ -97,7 +98,8 @@ def posterior(logits: Tensor, observed: Tensor, draw: CountDraw | ShareDraw) -> 
 
     Args:
         logits: (B, C) logits, finite.
-        observed: (B, C) labels: 1 shown, 0 unknown, -1 known to be absent.
+        observed: (B, C) labels: 1 shown, 2 known to be present without having been shown, 0 unknown, -1 known to be
+            absent.
         draw: How labels came to be shown.
 
     Returns:
@@ -114,10 +116,10 @@ def posterior(logits: Tensor, observed: Tensor, draw: CountDraw | ShareDraw) -> 
         blocks = [_of_count(z[rows], observed[rows], part) for rows, part in _blocks(z, observed, draw)]
         found = tuple(map(torch.cat, zip(*blocks, strict=True))) if blocks else (z.sum(1), z, z)
     value, belief, absence = found
-    shown, absent = observed == 1, observed == -1
-    known = torch.where(shown, logsigmoid(z), torch.where(absent, logsigmoid(-z), 0)).sum(1)
-    belief = torch.where(shown, 1, torch.where(absent, 0, belief))
-    absence = torch.where(shown, 0, torch.where(absent, 1, absence))
+    present, absent = observed >= 1, observed == -1
+    known = torch.where(present, logsigmoid(z), torch.where(absent, logsigmoid(-z), 0)).sum(1)
+    belief = torch.where(present, 1, torch.where(absent, 0, belief))
+    absence = torch.where(present, 0, torch.where(absent, 1, absence))
     gradient = belief * torch.sigmoid(-z) - absence * torch.sigmoid(z)
     return Posterior(*(each.to(logits.dtype) for each in (known + value, belief, absence, gradient)))
 

@@ -329,3 +329,18 @@ def test_beliefs_add_up_to_the_labels_that_all_label_sets_expect():
     _, beliefs = by_label_sets(row)
     logits, observed = row.tensors()
     assert posterior(logits, observed, row.draw).belief.sum().item() == pytest.approx(sum(beliefs))
+
+
+@pytest.mark.parametrize("draw", [CountDraw(), ShareDraw(0.3)])
+def test_what_is_known_without_having_been_shown_tells_its_label_alone(draw: CountDraw | ShareDraw) -> None:
+    """The likelihood without that class, times its p; so is that of a known absence, times 1 - p."""
+    z = torch.randn(30, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    observed = torch.zeros(30, 6, dtype=torch.int8)
+    observed[:, 0], observed[:, 1] = 1, 2
+    found, without = posterior(z, observed, draw), posterior(z[:, [0, 2, 3, 4, 5]], observed[:, [0, 2, 3, 4, 5]], draw)
+    torch.testing.assert_close(found.log_likelihood, without.log_likelihood + torch.sigmoid(z[:, 1]).log())
+    torch.testing.assert_close(found.belief[:, 2:], without.belief[:, 1:])
+    assert (found.belief[:, 1] == 1).all() and (found.absence[:, 1] == 0).all()
+    torch.testing.assert_close(found.gradient[:, 1], 1 - torch.sigmoid(z[:, 1]))
+    shown = posterior(z, observed.clamp(max=1), draw)  # as if the draw had picked it too
+    assert (shown.belief[:, 2:] < found.belief[:, 2:]).all() or isinstance(draw, ShareDraw)

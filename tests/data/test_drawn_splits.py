@@ -1,11 +1,13 @@
+import hashlib
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import settings as checks
 from hypothesis import strategies as st
 
-from pipeline.data.names import separates
-from pipeline.data.own_data import _doubt_split, stratify
+from pipeline.core.errors import SourceError
+from pipeline.data.drawn_splits import _quota, doubt_split, draw_splits, stratify
 
 
 def shares(truth: np.ndarray, split: np.ndarray) -> list[list[int]]:
@@ -102,32 +104,89 @@ def test_many_classes_of_two_rows_fill_val_and_test():
     assert min(found[0] for found in shares(truth, split)) == 1
 
 
-def parts_by_hand(mark: str, values: list[str]) -> bool:
-    """Whether two texts of other parts share one, and one of them has several."""
-    split = [{part.strip() for part in value.split(mark)} for value in values]
-    return any(len(one) > 1 and one & other and one != other for one in split for other in split)
-
-
-@checks(max_examples=200, deadline=None)
-@given(values=st.lists(st.text("ab; ", max_size=6), max_size=5))
-def test_a_mark_separates_where_two_texts_share_a_part(values):
-    assert separates(";", values) == parts_by_hand(";", values)
-
-
-def test_telling_separators_takes_time_in_proportion():
-    assert not separates(";", (f"a{number}; b{number}" for number in range(100_000)))
-
-
 def test_splits_that_singletons_leave_small_are_warned_of():
     shares_asked = {"val": 0.2, "test": 0.2}
     truth = single(*[1] * 80, 20)  # 80 tags of one image each, which train keeps
     split = stratify(truth, 0.2, 0.2, seed=0)
     share = (split == 1).mean()
     assert share < 0.16
-    warnings = _doubt_split(split, shares_asked, truth.sum(axis=0))
+    warnings = doubt_split(split, shares_asked, truth.sum(axis=0))
     words = "of the images, not the 20% asked for: train keeps one image of each of 80 classes of fewer than 3; "
     assert [warning.partition(" has ")[0] for warning in warnings] == ["val", "test"]
     assert all(words in warning for warning in warnings) and f"val has {share:.0%} {words}" in warnings[0]
     for plain in (single(50, 50), single(*[1] * 5, 95)):
-        assert _doubt_split(stratify(plain, 0.2, 0.2, seed=0), shares_asked, plain.sum(axis=0)) == []
-    assert _doubt_split(np.zeros(0, np.uint8), shares_asked, np.zeros(3, int)) == []
+        assert doubt_split(stratify(plain, 0.2, 0.2, seed=0), shares_asked, plain.sum(axis=0)) == []
+    assert doubt_split(np.zeros(0, np.uint8), shares_asked, np.zeros(3, int)) == []
+
+
+# ---------------------------------------------------------------------------------------------- groups
+def test_without_groups_splits_are_those_of_before_there_were_any():
+    """Stored from the algorithm that dealt rows alone."""
+    generator = np.random.default_rng(0)
+    few = (generator.random((40, 5)) < np.linspace(0.6, 0.05, 5)).astype(np.int8)
+    assert "".join(map(str, stratify(few, 0.2, 0.2, 7))) == "0102022011201201000200000022200201100000"
+    many = (generator.random((2000, 12)) < np.linspace(0.5, 0.002, 12)).astype(np.int8)
+    found = hashlib.sha256(stratify(many, 0.15, 0.25, 1).tobytes()).hexdigest()
+    assert found == "18ba7fcd775e2d6a1980ef51146eba636692221e1b56a90b2cb6568bea4f11e4"
+
+
+TRUTH = st.integers(1, 40).flatmap(
+    lambda n: st.lists(st.lists(st.integers(0, 1), min_size=3, max_size=3), min_size=n, max_size=n)
+)
+SHARE = st.sampled_from([0.0, 0.1, 0.2, 0.4])
+
+
+@checks(max_examples=200, deadline=None)
+@given(truth=TRUTH, val=SHARE, test=SHARE, seed=st.integers(0, 99))
+def test_images_that_are_alone_are_dealt_as_without_groups(truth, val, test, seed):
+    rows = np.array(truth, np.int8)
+    alone = stratify(rows, val, test, seed, np.arange(len(rows)))
+    assert np.array_equal(stratify(rows, val, test, seed), alone)
+
+
+@checks(max_examples=300, deadline=None)
+@given(truth=TRUTH, val=SHARE, test=SHARE, seed=st.integers(0, 99), data=st.data())
+def test_no_group_is_cut_and_each_goes_where_it_fits(truth, val, test, seed, data):
+    rows, n = np.array(truth, np.int8), len(truth)
+    names = data.draw(st.lists(st.sampled_from(["", "", "a", "b", "c", "d"]), min_size=n, max_size=n))
+    room = _quota(n, (val, test))
+    try:
+        split = draw_splits(rows, names, (val, test), seed)
+    except SourceError as error:
+        assert any(f"the group {name!r} has" in str(error) for name in set(names))
+        assert max(room) < n  # something was to be drawn
+        return
+    assert set(split.tolist()) <= {0, 1, 2}
+    for name in set(names) - {""}:
+        assert len({split[row] for row in range(n) if names[row] == name}) == 1
+    sizes = [names.count(name) for name in set(names) - {""}]
+    if val or test:
+        assert max(sizes, default=0) <= max(room)
+        assert all((split == part).any() for part in range(3) if room[part] and sizes)
+
+
+def test_classes_are_spread_over_splits_as_groups_allow():
+    """60 groups of three images, each of one class of four."""
+    kind = np.repeat(np.arange(60) % 4, 3)
+    truth = np.eye(4, dtype=np.int8)[kind]
+    split = stratify(truth, 0.2, 0.2, 0, np.repeat(np.arange(60), 3))
+    assert shares(truth, split) == [[27, 9, 9]] * 4
+
+
+def test_large_groups_come_first_so_that_single_images_fill_what_they_leave():
+    names = ["big"] * 19 + ["small"] * 8 + [""] * 73
+    split = draw_splits(np.ones((100, 1), np.int8), names, (0.2, 0.2), 0)
+    assert np.bincount(split).tolist() == [60, 20, 20]
+
+
+def test_drawn_splits_that_groups_leave_far_from_their_share_are_warned_of():
+    names = [f"{number // 30}" for number in range(120)]
+    truth = np.ones((120, 1), np.int8)
+    split = draw_splits(truth, names, (0.26, 0.26), 0)
+    assert np.bincount(split).tolist() == [60, 30, 30]
+    assert doubt_split(split, {"val": 0.26, "test": 0.26}, truth.sum(axis=0), grouped=True) == []
+    (found,) = doubt_split(split, {"val": 0.15}, truth.sum(axis=0), grouped=True)
+    assert found == (
+        "val has 25% of the images, not the 15% asked for: groups stay whole; name splits of your own, or ask for "
+        "another share"
+    )

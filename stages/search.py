@@ -1,0 +1,110 @@
+"""Search settings of methods as linear heads on cached features, in one process: ``python -m stages.search DATASET``.
+
+Reads the feature cache and the table; labels of the draws asked for are drawn and believed here, as `simulate` and
+`beliefs` do. Writes analyses/search/<dataset>/: search.tsv (one row a setting, draw, seed and rate), choice.json (the
+best by each score, with differences paired by draw) and summary.md. No test label chooses anything.
+"""
+
+from stages import entry  # isort: split
+
+from pathlib import Path
+
+import torch
+
+from pipeline.config import rules
+from pipeline.config.params import EstimatedDensity, KnownDensity, Params, read_params
+from pipeline.config.plan import check_search
+from pipeline.core import files
+from pipeline.core.device import choose_device
+from pipeline.core.errors import ConfigError
+from pipeline.core.manifest import write_manifest
+from pipeline.core.strict import merge
+from pipeline.core.summary import write_summary
+from pipeline.labels import draws, oracles
+from pipeline.labels.observed import mark_implied
+from pipeline.labels.table import Table, read_objects, read_table
+from pipeline.methods.shared.base import load
+from pipeline.training.features import Cache, read_features
+from pipeline.training.settings import GivenBeliefs
+from pipeline.training.settings_search import Candidate, Draw, Task, choose_best, search_settings
+from pipeline.training.stored_beliefs import fit_beliefs, take_given
+
+
+def search(root: Path, dataset: str) -> None:
+    """Train every setting of a dataset's search, and store scores and choice.
+
+    Args:
+        root: Project root.
+        dataset: Name of a dataset.
+
+    Raises:
+        ConfigError: A setting is faulty, or the features cannot be fitted.
+    """  # noqa: DOC502  raised by the functions below
+    names = read_params(root / "params.yaml").settings("search", dataset).methods
+    there = [name for name in names if (root / "params" / "methods" / f"{name}.yaml").is_file()]
+    params = read_params(root / "params.yaml", *there)
+    rules.raise_if_any(check_search(params, dataset))
+    table_file = root / "data" / "prepare" / dataset / "table.h5"
+    table, cache = read_table(table_file), root / "data" / "features" / dataset / "features.h5"
+    rules.raise_if_any(rules.searched_data(params, dataset, table))
+    settings = params.settings("search", dataset)
+    features = read_features(cache, table)
+    torch.set_num_threads(1)  # a step is too small to share
+    task = Task(
+        f"search {dataset}",
+        table,
+        features,
+        params.settings("linear_init", dataset),
+        settings,
+        [
+            Candidate(name, change, merge(params.method(name, dataset), change))
+            for name, changes in settings.methods.items()
+            for change in changes
+        ],
+        _draw_all(root, params, dataset, table, features),
+        choose_device(),
+    )
+    rows, folder = search_settings(task), root / "analyses" / "search" / dataset
+    choice = {score: choose_best(rows, score) for score in settings.scores}
+    files.write_tsv(folder / "search.tsv", rows)
+    files.write_json(folder / "choice.json", {"draws": settings.draws, "seeds": settings.seeds, **choice})
+    context = {"dataset": dataset, "search": settings, "choice": choice, "heads": len(rows)}
+    write_summary(folder / "summary.md", entry.TEMPLATES / "search.md.j2", context)
+    write_manifest(folder, [cache, table_file])
+
+
+def _draw_all(root: Path, params: Params, dataset: str, table: Table, features: Cache) -> list[Draw]:
+    """Return the label draws of a search, with what is believed of them where a score or a method reads it.
+
+    Raises:
+        ConfigError: The features cannot be fitted.
+    """
+    settings, density = params.settings("search", dataset), params.density(dataset)
+    needs = set().union(*(load(name).needs for name in settings.methods))
+    estimates = isinstance(density, EstimatedDensity) and "expected_positives" in needs
+    drawing, believing = params.settings("simulate", dataset), params.settings("beliefs", dataset)
+    objects, drawn = read_objects(root / "data" / "prepare" / dataset / "table.h5"), []
+    rules.raise_if_any(rules.label_protocol(dataset, drawing, table))
+    rules.raise_if_any(rules.empty_rows(dataset, drawing, table))
+    for number in settings.draws:
+        shown = draws.observe(root, table, objects, drawing, number)
+        known = shown.imply(table)
+        labels = oracles.label_sets(table, known)
+        observed = mark_implied(labels["single"], known != shown.observed)
+        beliefs, labels_per_image = None, density.value if isinstance(density, KnownDensity) else None
+        if "auto" in settings.scores or "beliefs" in needs or estimates:
+            try:
+                if isinstance(believing, GivenBeliefs):
+                    beliefs = take_given(root, believing, table, observed).beliefs
+                else:
+                    beliefs = fit_beliefs(believing, features, table, observed, number).beliefs
+            except ValueError as error:
+                raise ConfigError(f"beliefs.{dataset}: {error}") from error
+        if isinstance(density, EstimatedDensity) and beliefs:
+            labels_per_image = density.limit(beliefs.labels_per_image)
+        drawn.append(Draw(number, labels, observed == 1, beliefs, labels_per_image))
+    return drawn
+
+
+if __name__ == "__main__":
+    entry.run(search)

@@ -1,0 +1,92 @@
+"""Scores by places: the formula, and beliefs that find small objects by them."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import expit
+
+from pipeline.audits.metrics import mean_average_precision
+from pipeline.methods.shared.draw_likelihood import CountDraw
+from pipeline.networks import places as network_places
+from pipeline.training.beliefs import believe
+from pipeline.training.calibrate import calibrate
+from pipeline.training.place_scores import Places, calibrate_places, log_mean_exp
+
+
+def small_objects(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """(N, D, 3, 3) features of places, and (N, C) truth: each object leaves its mark at one place alone."""
+    generator = np.random.default_rng(seed)
+    truth = generator.random((n, 6)) < 0.3
+    truth[~truth.any(axis=1), 0] = True
+    places = generator.normal(size=(n, 12, 9))
+    for row, column in np.argwhere(truth):
+        places[row, column, generator.integers(9)] += 5
+    return places.reshape(n, 12, 3, 3).astype(np.float32), truth
+
+
+def one_shown(truth: np.ndarray, seed: int) -> np.ndarray:
+    generator, observed = np.random.default_rng(seed), np.zeros(truth.shape, np.int8)
+    for row, labels in zip(observed, truth, strict=True):
+        row[generator.choice(np.flatnonzero(labels))] = 1
+    return observed
+
+
+def test_scores_are_the_log_mean_exp_of_the_head_at_each_place() -> None:
+    features, _ = small_objects(700, 0)
+    generator = np.random.default_rng(1)
+    weights, bias = generator.normal(size=(6, 12)), generator.normal(size=6)
+    rows = generator.permutation(700)[:600]  # more than are in memory at a time
+    found = Places(features, rows, 0.7).scores(weights, bias)
+    for position in (0, 299, 599):
+        for column in range(6):
+            flat = features[rows[position]].reshape(12, 9)
+            logits = [float(weights[column] @ flat[:, place] + bias[column]) for place in range(9)]
+            expected = math.log(sum(math.exp(0.7 * z) for z in logits) / 9) / 0.7
+            assert found[position, column] == pytest.approx(expected, abs=1e-4)
+    maps = torch.from_numpy(Places(features, rows, 0.7).logits(np.arange(5), weights, bias))[..., None]
+    assert np.allclose(network_places.log_mean_exp(maps, 0.7).numpy(), found[:5], atol=1e-4)
+
+
+def test_a_calibrated_head_scores_in_logits() -> None:
+    """Its own calibration finds nothing left to do; classes that show nothing stay flat."""
+    features, truth = small_objects(500, 0)
+    observed = one_shown(truth, 0)
+    observed[observed[:, 5] == 1, 5] = 0
+    raw = features[:, :6].reshape(500, 6, 9) * np.array([0.1, 1, 1, 2, 3, 1])[:, None]
+    draw = CountDraw()
+    found = calibrate_places(raw, calibrate(raw.mean(axis=2), observed, draw), 0.5, observed, draw)
+    assert np.allclose(found.scores, log_mean_exp(raw * found.slope[:, None] + found.bias[:, None], 0.5))
+    assert np.abs(found.last.slope[:5] - 1).max() < 0.05 and np.abs(found.last.bias[:5]).max() < 0.05
+    assert found.slope[5] == 0
+    shares = expit(found.scores[observed.any(axis=1)][:, :5]).mean(axis=0)
+    assert np.abs(shares - truth[observed.any(axis=1), :5].mean(axis=0)).max() < 0.1
+
+
+def test_beliefs_by_places_find_small_objects() -> None:
+    features, truth = small_objects(600, 0)
+    observed = one_shown(truth, 0)
+    pooled = features.mean(axis=(2, 3))
+    plain = believe(pooled, observed)
+    found = believe(pooled, observed, places=Places(features, np.arange(600), 0.5))
+    hidden = observed == 0
+    gap = [each.present[hidden & truth].mean() - each.present[hidden & ~truth].mean() for each in (plain, found)]
+    assert gap[1] > 1.5 * gap[0]
+    assert found.labels.value == pytest.approx(truth.sum(1).mean(), rel=0.1)
+    fresh, reference = small_objects(800, 1)
+    by_places = Places(fresh, np.arange(800), 0.5).scores(found.weights, found.bias)
+    by_mean = fresh.mean(axis=(2, 3)) @ plain.weights.T + plain.bias
+    scores = [mean_average_precision(reference.astype(int), each)["map"] for each in (by_mean, by_places)]
+    assert scores[1] > scores[0] + 5
+    head = Places(features, np.arange(600), 0.5).scores(found.weights, found.bias)  # of all images, the folds' too
+    assert np.abs(head - found.logits).mean() < 0.1 * np.abs(found.logits).mean()
+
+
+@pytest.mark.parametrize("images", [3, 12])
+def test_few_images_and_some_without_a_label(images: int) -> None:
+    features, truth = small_objects(images, 0)
+    observed = one_shown(truth, 0)
+    observed[-1] = 0
+    found = believe(features.mean(axis=(2, 3)), observed, places=Places(features, np.arange(images), 0.2))
+    assert np.isfinite(found.logits).all() and np.isfinite(found.weights).all()
