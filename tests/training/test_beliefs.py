@@ -179,7 +179,7 @@ FAULTS: dict[str, tuple[Any, Any, str]] = {
     "constant": (np.ones((4, 3)), np.eye(4, dtype=np.int8), "no feature varies"),
     "unlabelled": (np.eye(3), np.array([[0, -1]] * 3, np.int8), "no label is shown"),
     "no row": (np.ones((0, 3)), np.ones((0, 2), np.int8), "no label is shown"),
-    "a value": (np.eye(2), np.array([[1, 0], [2, 0]], np.int8), "observed: 2 at row 1, class 0"),
+    "a value": (np.eye(2), np.array([[1, 0], [3, 0]], np.int8), "observed: 3 at row 1, class 0"),
     "other rows": (np.eye(3), np.eye(2, dtype=np.int8), r"observed \(2, 2\) must be \(N, C\), of the 3 rows"),
     "one labelled": (np.eye(3), np.eye(3, 2, dtype=np.int8)[[0, 2, 2]], "two rows with weight"),
 }

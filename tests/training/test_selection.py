@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipeline.audits.unlabelled import compare_with_fixed, pooled_aul, resample_rows
+from pipeline.audits.unlabelled import Estimate, compare_with_fixed, pooled_aul, resample_rows
 from pipeline.training import selection
 from pipeline.training.selection import CrossFit, Judge
 
@@ -120,11 +120,15 @@ def test_images_of_one_group_count_once_in_a_comparison() -> None:
     shown, logits = ranked(1.0, 5)
     n = len(shown)
     best, fixed = logits, np.roll(logits, 1, axis=0)
-    alone = Judge(shown, np.ones(n), 7).compare(best, fixed).difference
+
+    def difference(judge: Judge, best: np.ndarray, fixed: np.ndarray) -> Estimate:
+        return judge.compare(np.stack([judge.gains(best), judge.gains(fixed)]), 0, judge.gains(fixed)).difference
+
+    alone = difference(Judge(shown, np.ones(n), 7), best, fixed)
     copies = [np.tile(array, (10, 1)) for array in (shown, best, fixed)]
-    grouped = Judge(copies[0], np.ones(10 * n), 7, np.tile(np.arange(n), 10)).compare(*copies[1:]).difference
+    grouped = difference(Judge(copies[0], np.ones(10 * n), 7, np.tile(np.arange(n), 10)), *copies[1:])
     assert grouped.error == pytest.approx(alone.error, rel=0.2)
-    apart = Judge(copies[0], np.ones(10 * n), 7).compare(*copies[1:]).difference
+    apart = difference(Judge(copies[0], np.ones(10 * n), 7), *copies[1:])
     assert apart.error < 0.5 * alone.error
 
 
