@@ -145,12 +145,11 @@ def believe(
     for place in range(fits):
         heads = [ridge.fit(chain.rows, chain.targets) for chain in chains]
         if folds or not done:
-            apart = folds and (done or sampling.groups is not None)
-            tried = _held_out(features, chains, heads, shown.shape) if apart else _left_out(chains[0], heads[0])
+            tried = _try(features, chains, heads, bool(done) or sampling.groups is not None)
             number, precision = _choose(tried, shown, stands, seen, sampling.groups)
-        last, given_one = place == fits - 1, isinstance(draw, CountDraw) and place == fits - 1
+        last = place == fits - 1
         scores = _scores(features, chains, heads, number, seen if last else None)
-        slope, bias, *_ = calibrated = calibrate(scores, observed, draw, given_one)
+        slope, bias, *_ = calibrated = calibrate(scores, observed, draw, isinstance(draw, CountDraw) and last)
         if last and places is not None:
             raw = _place_scores(places, chains, heads, number, seen)
             slope, bias, scores, calibrated = calibrate_places(raw, calibrated, places.sharpness, observed, draw)
@@ -167,7 +166,7 @@ def believe(
         heads[0].weights[number] * slope[:, None],
         heads[0].bias[number] * slope + bias,
         tuple(done),
-        *_shares(scores, calibrated, given_one, sampling, seen),
+        *_shares(scores, calibrated, isinstance(draw, CountDraw), sampling, seen),
         *_rare((observed >= 1).sum(axis=0)),
     )
 
@@ -282,18 +281,13 @@ def _place_scores(
     return result
 
 
-def _left_out(chain: _Chain, heads: ridge.Heads) -> Iterator[np.ndarray]:
-    """Yield the (N, C) left-out scores of each lambda."""
-    for number in range(len(chain.rows.lambdas)):
-        yield ridge.leave_one_out(chain.rows, heads, chain.targets, number, steady=True)
-
-
-def _held_out(
-    features: np.ndarray, chains: list[_Chain], heads: list[ridge.Heads], shape: tuple[int, ...]
-) -> Iterator[np.ndarray]:
-    """Yield the (N, C) scores of each lambda that images have from the chain which does not see them."""
+def _try(features: np.ndarray, chains: list[_Chain], heads: list[ridge.Heads], by_folds: bool) -> Iterator[np.ndarray]:
+    """Yield the (N, C) scores of each lambda, by chains that do not see an image where there are any, or left-out."""
     for number in range(len(ridge.LAMBDAS)):
-        yield _held_out_at(features, chains[1:], heads[1:], number, shape)
+        if by_folds and len(chains) > 1:
+            yield _held_out_at(features, chains[1:], heads[1:], number, chains[0].targets.shape)
+        else:
+            yield ridge.leave_one_out(chains[0].rows, heads[0], chains[0].targets, number, steady=True)
 
 
 def _held_out_at(

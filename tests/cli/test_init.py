@@ -460,6 +460,13 @@ def test_labels_known_to_be_absent_and_pictures_in_no_row_are_counted(tmp_path: 
     ]
 
 
+def test_groups_that_were_recognised_are_counted(tmp_path: Path) -> None:
+    rows = [f"{name},{('cat', 'dog')[i % 2]},{('', f'v{i // 2}')[i > 3]}" for i, name in enumerate(NAMES)]
+    lines = described(table(tmp_path, "f,k,video", *rows))
+    assert lines[0].endswith("split: none, group: video")
+    assert lines[-1] == "groups of several images: 4; the largest, v2, has 2; no split cuts one"
+
+
 def test_words_for_splits_are_those_in_use(tmp_path: Path) -> None:
     words = ["Training", "dev", "testing", "TRAIN", "valid", "Test"]
     rows = [f"{name},{('a', 'b')[i // 3 % 2]},{words[i % 6]}" for i, name in enumerate(NAMES)]

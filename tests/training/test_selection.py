@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipeline.audits.unlabelled import Estimate, compare_with_fixed, pooled_aul, resample_rows
+from pipeline.audits.unlabelled import compare_with_fixed, pooled_aul, resample_rows
 from pipeline.training import selection
 from pipeline.training.selection import CrossFit, Judge
 
@@ -119,17 +119,15 @@ def test_images_of_one_group_count_once_in_a_comparison() -> None:
     """Of ten copies of each image the interval is as wide as of the images, not a third of it."""
     shown, logits = ranked(1.0, 5)
     n = len(shown)
-    best, fixed = logits, np.roll(logits, 1, axis=0)
 
-    def difference(judge: Judge, best: np.ndarray, fixed: np.ndarray) -> Estimate:
-        return judge.compare(np.stack([judge.gains(best), judge.gains(fixed)]), 0, judge.gains(fixed)).difference
+    def error(copies: int, groups: np.ndarray | None) -> float:
+        judge = Judge(np.tile(shown, (copies, 1)), np.ones(copies * n), 7, groups)
+        epochs = [np.tile(epoch, (copies, 1)) for epoch in (logits, np.roll(logits, 1, axis=0))]
+        return judge.compare_epochs(epochs, 0).difference.error
 
-    alone = difference(Judge(shown, np.ones(n), 7), best, fixed)
-    copies = [np.tile(array, (10, 1)) for array in (shown, best, fixed)]
-    grouped = difference(Judge(copies[0], np.ones(10 * n), 7, np.tile(np.arange(n), 10)), *copies[1:])
-    assert grouped.error == pytest.approx(alone.error, rel=0.2)
-    apart = difference(Judge(copies[0], np.ones(10 * n), 7), *copies[1:])
-    assert apart.error < 0.5 * alone.error
+    alone = error(1, None)
+    assert error(10, np.tile(np.arange(n), 10)) == pytest.approx(alone, rel=0.2)
+    assert error(10, None) < 0.5 * alone
 
 
 def test_parts_are_put_together_by_row() -> None:
