@@ -23,7 +23,7 @@ from pipeline.config.params import KnownDensity, read_params, run_key
 from pipeline.core import files
 from pipeline.labels.observed import observed_file, read_observed
 from pipeline.labels.table import Table, read_table
-from pipeline.training.beliefs import believe
+from pipeline.training.beliefs import Sampling, believe
 from pipeline.training.features import read_features
 from stages.beliefs import beliefs
 from stages.linear_init import linear_init
@@ -122,11 +122,10 @@ def score_hidden(root: Path, dataset: str, draw: int, table: Table, images: int)
     rows = table.rows("train")
     rows = np.sort(np.random.default_rng(draw).permutation(rows)[:images])
     place = np.searchsorted(table.rows("train"), rows)
-    features, mirrored = read_features(
-        root / "data" / "features" / dataset / "features.h5", len(table.paths), len(table.rows("train"))
-    )
+    features, mirrored = read_features(root / "data" / "features" / dataset / "features.h5", table)[:2]
     observed = read_observed(observed_file(root, dataset, draw), table, ["single"])["single"][rows]
-    belief = believe(features[rows], observed, None if mirrored is None else mirrored[place], seed=draw).present
+    views = None if mirrored is None else mirrored[place]
+    belief = believe(features[rows], observed, views, sampling=Sampling(draw)).present
     present = table.truth[rows] == 1
     for low, high in zip(BELIEFS, BELIEFS[1:], strict=False):
         mine = (observed == 0) & (belief >= low) & ((belief < high) | (high == 1))

@@ -48,6 +48,7 @@ BLOCK: dict[str, Any] = {
     "flip": False,
     "crop": 1.0,
     "strong": None,
+    "readout": None,
     "keep_epoch_logits": True,
 }
 """A training stage: SGD on a linear head, two epochs, nothing else."""

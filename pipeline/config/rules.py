@@ -207,6 +207,7 @@ def cached_features(run: PlannedRun) -> list[str]:
         "strong": settings.strong is not None,
         "freeze": settings.freeze,
         "batch_norm": settings.batch_norm == "frozen",
+        "readout": settings.readout is not None,
     }
     for key in (key for key, asked in void.items() if asked):
         problems.append(f"{run.origin(key)}: concerns images or backbone; cached features have neither ({run.where})")
@@ -365,6 +366,9 @@ def start_weights(run: PlannedRun) -> list[str]:
         head = run.params.run(before, run.dataset, start)[0].head
     except ConfigError:  # that run is named itself
         return []
+    if run.params.run(before, run.dataset, start)[0].readout is not None:
+        origin = run.params.origin(before, run.dataset, start, None, "readout")
+        return [f"{origin}: takes the trained head from the network that {run.where} starts from; set it to null"]
     if may_start(run.stage, run.settings.head.model_dump(), head.model_dump()):
         return []
     kinds = f"`{run.settings.head.kind}` from `{head.kind}`, {run.where}"

@@ -145,6 +145,21 @@ def read_head(path: Path, table: Table) -> tuple[np.ndarray, np.ndarray] | None:
     return weights, bias
 
 
+def read_settings(path: Path) -> dict[str, Any]:
+    """Return how the beliefs of a dataset were made, as the block beliefs of params.yaml said then.
+
+    Args:
+        path: The file.
+
+    Raises:
+        FileError: The file is absent or damaged, or does not say.
+    """
+    with hdf5.read(path) as file:
+        if "settings" not in file.attrs:
+            raise FileError(f"{path}: lacks its settings; run beliefs again")
+        return json.loads(str(file.attrs["settings"]))
+
+
 def rank_hidden(belief: np.ndarray, observed: np.ndarray, most: int) -> list[tuple[int, int, float]]:
     """Return the unknown labels that are most likely present.
 

@@ -361,7 +361,7 @@ def _run(reader: _Reader, plan: Planned) -> Run | None:
     estimated = bool((provenance.get("expected_positives") or {}).get("estimated"))
     return Run(
         **vars(plan),
-        head=_head(settings.get("head", {})),
+        head=_head(settings),
         protocol=settings.get("protocol") or "not recorded",
         density="expected_positives" in provenance.get("needs", ()) and not estimated,
         estimated=estimated,
@@ -386,9 +386,14 @@ def _run(reader: _Reader, plan: Planned) -> Run | None:
 
 
 def _head(settings: dict[str, Any]) -> str:
-    """Return a head in words."""
-    kind = (settings.get("kind") or "not recorded").replace("_", " ")
-    return f"{kind}, unit length" if settings.get("scale") == "unit" else kind
+    """Return the head of a stage's settings in words."""
+    head, readout = settings.get("head", {}), settings.get("readout")
+    kind = (head.get("kind") or "not recorded").replace("_", " ")
+    kind = f"{kind}, unit length" if head.get("scale") == "unit" else kind
+    if not readout:
+        return kind
+    places = ", scored by places" if readout["sharpness"] is not None else ""
+    return f"{kind}, then closed form on {' and '.join(readout['pools'])}{places}"
 
 
 def _landscape(path: Path, dataset: str, method: str, draw: int, seed: int) -> Landscape:

@@ -22,6 +22,7 @@ _NAMES = {
     "hill": "Hill",
     "ll_cp": "LL-Cp",
     "ll_ct": "LL-Ct",
+    "reckon": "Reckon",
     "ridge": "Ridge",
     "ridge_full": "Ridge, full labels",
 }

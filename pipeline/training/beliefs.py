@@ -149,14 +149,13 @@ def believe(
             number, precision = _choose(tried, shown, stands, seen, sampling.groups)
         last = place == fits - 1
         scores = _scores(features, chains, heads, number, seen if last else None)
-        calibrated = calibrate(scores, observed, draw, isinstance(draw, CountDraw) and last)
-        line = calibrated.slope, calibrated.bias
+        slope, bias, *_ = calibrated = calibrate(scores, observed, draw, isinstance(draw, CountDraw) and last)
         if last and places is not None:
             raw = _place_scores(places, chains, heads, number, seen)
-            *line, scores, calibrated = calibrate_places(raw, calibrated, places.sharpness, observed, draw)
+            slope, bias, scores, calibrated = calibrate_places(raw, calibrated, places.sharpness, observed, draw)
         present = posterior_of_arrays(calibrated.logits(scores), observed, draw)[2]
-        labels = float(present[seen].sum(axis=1).mean())
-        done.append(Fit(ridge.LAMBDAS[number], precision, calibrated.log_likelihood, labels))
+        labels = present[seen].sum(axis=1).mean()
+        done.append(Fit(ridge.LAMBDAS[number], precision, calibrated.log_likelihood, float(labels)))
         if not last:
             _renew_targets(chains, heads, number, calibrated, observed, draw)
         if isinstance(draw, CountDraw):
@@ -164,8 +163,8 @@ def believe(
     return Beliefs(
         present,
         calibrated.logits(scores),
-        heads[0].weights[number] * line[0][:, None],
-        heads[0].bias[number] * line[0] + line[1],
+        heads[0].weights[number] * slope[:, None],
+        heads[0].bias[number] * slope + bias,
         tuple(done),
         *_shares(scores, calibrated, isinstance(draw, CountDraw), sampling, seen),
         *_rare((observed >= 1).sum(axis=0)),

@@ -8,24 +8,19 @@ from pipeline.core.errors import ConfigError, FileError
 from pipeline.labels.beliefs import read_head
 from pipeline.labels.observed import read_observed
 from pipeline.methods.shared import base
-from pipeline.methods.shared.draw_likelihood import ShareDraw
 from pipeline.networks.interface import Outputs
 from pipeline.networks.linear import LinearHead
 from pipeline.networks.network import Network, cpu_state
 from pipeline.networks.places import PlacesHead
 from pipeline.networks.settings import at_scale
-from pipeline.training.beliefs import FITS, Sampling, believe
 from pipeline.training.choice import make_scorer
 from pipeline.training.features import Cache
 from pipeline.training.inputs import predict
 from pipeline.training.loop import History
+from pipeline.training.readout import fit_labels
 from pipeline.training.run import SPLITS, Run, Start
 from pipeline.training.store import Result, Trained, store_run
 from pipeline.training.stored_beliefs import places_of
-
-UNTOLD = 1e-12
-"""Share of the present labels that is shown, to an oracle, of cells whose truth nobody knows: they tell nothing, and
-are fitted as they are believed. A share of 1 would take them to be absent."""
 
 
 def fit_closed_form(run: Run, start: Start, cache: Cache) -> None:
@@ -87,12 +82,11 @@ def _head(run: Run, cache: Cache, train_labels: np.ndarray) -> tuple[np.ndarray,
             widths = f"{head[0].shape[1]} features, the cache {cache.plain.shape[1]}"
             raise FileError(f"{run.beliefs_file}: its linear head reads {widths}; run beliefs again")
         return *head, run.beliefs.logits[run.table.rows("train")]
-    rows, groups, kind = run.table.rows("train"), run.table.group_numbers("train"), run.settings.head
+    rows, kind = run.table.rows("train"), run.settings.head
     places = places_of(cache, rows, kind.sharpness if kind.kind == "places" else None)
     views = cache.mirrored if run.settings.flip else None
-    draw, fits = (ShareDraw(1.0), 1) if train_labels.all() else (ShareDraw(UNTOLD), FITS)
     try:
-        fitted = believe(cache.plain[rows], train_labels, views, draw, fits, Sampling(run.draw, groups), places)
+        fitted = fit_labels(run, cache.plain[rows], views, train_labels, places)
     except ValueError as error:
         raise ConfigError(f"{run.name}: {error}") from error
     return fitted.weights, fitted.bias, fitted.logits

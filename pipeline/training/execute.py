@@ -1,15 +1,19 @@
 """One run of a training stage: read its labels, choose learning rate and epoch, predict, store its folder."""
 
 from contextlib import closing
+from dataclasses import replace
 
+import numpy as np
 import torch
 
 from pipeline.core.device import choose_device
 from pipeline.labels.observed import read_observed
 from pipeline.methods.shared import base
+from pipeline.networks.network import Network
 from pipeline.training import choice
-from pipeline.training.inputs import predict
+from pipeline.training.inputs import ImageInputs, Inputs, predict
 from pipeline.training.loop import Data
+from pipeline.training.readout import read_out
 from pipeline.training.run import SPLITS, Run, Start
 from pipeline.training.search import fixed_setting
 from pipeline.training.store import Result, store_run
@@ -28,7 +32,7 @@ def execute(run: Run, start: Start) -> None:
         TrainingError: A loss is not finite, at every rate where a grid is searched.
         ConfigError: The environment asks for a device that is absent.
     """  # noqa: DOC502  raised by the functions below
-    device = choose_device()  # first, so that a wrong name of one costs no reading
+    choose_device()  # first, so that a wrong name of one costs no reading
     labels = base.load(run.method).labels
     observed = read_observed(run.observed_file, run.table, [labels])
     train_labels = observed[labels][run.table.rows("train")]
@@ -54,8 +58,19 @@ def execute(run: Run, start: Start) -> None:
         trained.network.load_state_dict(trained.history.state)
         trained.method.load_state_dict(trained.history.method)
         trained.method.eval()  # what is stored of its cells is what it holds, not what one more step would make of them
-        batch_size = run.settings.batch_size * 8
-        logits = {split: predict(trained.network, inputs[split], batch_size, device) for split in SPLITS}
+        before, logits = None, _predict(run, trained.network, inputs)
+        if run.settings.readout is not None:
+            before, images = logits, inputs["train"]
+            assert isinstance(images, ImageInputs)  # the rules refuse cached features
+            network, _ = read_out(run, run.settings.readout, trained.network, images, train_labels)
+            trained = replace(trained, network=network)
+            logits = _predict(run, network, inputs)
         found = (taken.setting, taken.rows, logits, train_labels, trials.reads, taken.comparison, taken.left_out)
-        store_run(run, Result(trained, *found))
+        store_run(run, Result(trained, *found, before))
         trials.delete_resume_points()
+
+
+def _predict(run: Run, network: Network, inputs: dict[str, Inputs]) -> dict[str, np.ndarray]:
+    """Return the (N_split, C) logits of each split."""
+    size, device = run.settings.batch_size * 8, choose_device()
+    return {split: predict(network, inputs[split], size, device) for split in SPLITS}

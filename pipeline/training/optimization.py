@@ -79,7 +79,7 @@ def make_optimizer_of(groups: list[dict[str, Any]], settings: Training, learning
 
 def make_scheduler(
     optimizer: torch.optim.Optimizer, settings: Training, steps: int
-) -> torch.optim.lr_scheduler.OneCycleLR | None:
+) -> torch.optim.lr_scheduler.LRScheduler | None:
     """Return the schedule of the learning rates; None where they are constant, as in a run of one step.
 
     Args:
@@ -90,6 +90,8 @@ def make_scheduler(
     Returns:
         The scheduler, to be stepped after each step of the optimiser.
     """
+    if settings.schedule == "falling":
+        return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, 2 * (steps - step) / steps))
     if settings.schedule != "onecycle" or steps == 1:  # of one step torch takes the lowest rate, 250,000 times smaller
         return None
     peaks = [group["lr"] for group in optimizer.param_groups]

@@ -185,6 +185,15 @@ class Average(Strict):
     steps; ``warmup``: min(d, (1 + t) / (10 + t)) at step t, for shorter runs."""
 
 
+class Readout(Strict):
+    """A head in closed form on the features that a trained network ends with (`pipeline.training.readout`)."""
+
+    pools: Annotated[list[Pool], Field(min_length=1)]
+    """What makes features of maps; several are concatenated."""
+    sharpness: Positive | None
+    """Of the score by places (the head `places`); null: by pooled features."""
+
+
 class GroupConsistency(Strict):
     """A term of the loss that draws the predictions for images of one group together (`pipeline.training.groups`)."""
 
@@ -214,7 +223,8 @@ class Training(Strict):
     """null: none. Else batches hold the images of a group together. A head in closed form has neither."""
     head_factor: Positive
     """Learning rate of the head as a multiple of the backbone's: 1 (Cole, Zhou) or 10 (LL, GR)."""
-    schedule: Literal["constant", "onecycle"]
+    schedule: Literal["constant", "onecycle", "falling"]
+    """``falling``: constant over the first half of all steps, then in a line towards 0."""
     warmup: Annotated[float, Field(ge=0, lt=1)]
     """OneCycle's rising part, as a fraction of all steps; a run of one step is taken at the peak."""
     batch_norm: Literal["train", "frozen"]
@@ -236,6 +246,8 @@ class Training(Strict):
     """Smallest area of the weak view's random resized crop, as a fraction of the image's; 1: none."""
     strong: StrongView | None
     """The strong view; null where no method of the block's runs asks for one."""
+    readout: Readout | None
+    """null: the trained network is the run. Else the run is the network under a head fitted to its final features."""
     keep_epoch_logits: bool
     """Whether eval-mode train logits of every epoch are stored (audits by round, Wasserstein by epoch)."""
 
@@ -248,7 +260,7 @@ class Training(Strict):
             "momentum: a pair is [lowest, highest]": pair is not None and pair[0] >= pair[1],
             f"momentum: is the first beta of {self.optimizer}, so above 0; 0.9 is usual": self.optimizer != "sgd"
             and self.momentum == 0,
-            "warmup: has no effect under `schedule: constant`; set it to 0.0": self.schedule == "constant"
+            "warmup: has no effect but under `schedule: onecycle`; set it to 0.0": self.schedule != "onecycle"
             and self.warmup > 0,
             "search: has no effect unless `learning_rate: grid`; set it to null": self.learning_rate != "grid"
             and self.search is not None,

@@ -57,6 +57,8 @@ class Result:
     """The best choice beside the fixed recipe, where shown labels choose."""
     left_out: np.ndarray | None = None
     """(N, C) logits of training images by heads that their labels did not train, where there are some."""
+    before: dict[str, np.ndarray] | None = None
+    """Logits of the splits by the network as it was trained, where its head was fitted anew."""
 
 
 def store_run(run: Run, result: Result) -> None:
@@ -85,6 +87,7 @@ def store_run(run: Run, result: Result) -> None:
         "weights": history.rows[history.epoch - 1]["weights"],
         "selection": result.comparison.describe() if result.comparison else None,
         "shown_labels": _score_shown(run, result),
+        "before_readout": _score_before(run, result),
         **splits,
     }
     files.write_json(folder / "metrics.json", metrics)
@@ -114,6 +117,14 @@ def store_run(run: Run, result: Result) -> None:
     }
     write_summary(folder / "summary.md", SUMMARY, context)
     write_manifest(folder, [*result.reads, *({run.beliefs_file} - set(result.reads))])
+
+
+def _score_before(run: Run, result: Result) -> dict[str, float | None] | None:
+    """Return the mAP of val and test by the network as it was trained; None where that is the run."""
+    if result.before is None:
+        return None
+    splits, _ = score_splits(run.table, {split: result.before[split] for split in ("val", "test")})
+    return {split: splits[split]["map"] for split in ("val", "test")}
 
 
 def _score_shown(run: Run, result: Result) -> dict[str, Any]:

@@ -161,7 +161,7 @@ def test_every_image_and_class_has_a_belief_that_follows_from_its_logits(project
         [[report["shares"][name][end] for end in ("value", "low", "high")] for name in report["shares"]], float
     )
     np.testing.assert_allclose(found.shares, ends)
-    guessed = np.isnan(ends[:, 1:]).all(axis=1).tolist()  # of a guess there is no interval
+    guessed = [bool(np.isnan(end).all()) for end in ends[:, 1:]]  # of a guess there is no interval
     assert [name for name, guess in zip(project.table.classes, guessed, strict=True) if guess] == names
     assert all(f"no training image shows {name}" in (project.folder / "summary.md").read_text() for name in names[:1])
 

@@ -290,7 +290,7 @@ def test_one_cycle(monkeypatch: pytest.MonkeyPatch, warmup: float) -> None:
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw", "adamax"])
-@pytest.mark.parametrize("schedule", ["constant", "onecycle"])
+@pytest.mark.parametrize("schedule", ["constant", "onecycle", "falling"])
 def test_one_momentum_stays_whatever_the_rate_does(
     monkeypatch: pytest.MonkeyPatch, schedule: str, optimizer: str
 ) -> None:
@@ -308,6 +308,14 @@ def test_a_pair_of_momenta_is_cycled_against_the_rate(monkeypatch: pytest.Monkey
     expected = [0.8 - 0.2 * (1 - math.cos(math.pi * share)) / 2 for share in shares]
     firsts = [group[0] if optimizer == "sgd" else group[0][0] for group in found]
     np.testing.assert_allclose(firsts, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("epochs", "shares"), [(2, [1, 1, 1, 0.5]), (3, [1, 1, 1, 1, 2 / 3, 1 / 3])])
+def test_a_falling_rate_is_constant_for_half_of_the_steps_and_then_a_line(
+    monkeypatch: pytest.MonkeyPatch, epochs: int, shares: list[float]
+) -> None:
+    found = rates(monkeypatch, 8, epochs=epochs, schedule="falling", head_factor=2.0)
+    np.testing.assert_allclose(found, [[0.2 * share, 0.4 * share] for share in shares], rtol=1e-12)
 
 
 def test_one_cycle_of_one_step_is_its_peak(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,6 +56,7 @@ CONTEXTS: dict[str, tuple[str, dict[str, Any]]] = {
                 **GRID,
             },
             **{"batch_norm": "frozen", "ema": {"decay": 0.5, "rule": "published"}},
+            "readout": {"pools": ["sqrt"], "sharpness": 0.2},
         },
     ),
     "bottleneck": (
@@ -74,6 +75,7 @@ CONTEXTS: dict[str, tuple[str, dict[str, Any]]] = {
             **{"schedule": "onecycle", "warmup": 0.3, "momentum": 0.5},
         },
     ),
+    "places": ("finetune", {"head": {"kind": "places", "sharpness": 0.5}}),
     "features_adam": (
         "linear_init",
         {"strong": None, "optimizer": "adam", "momentum": 0.9, "ema": {"decay": 0.99, "rule": "published"}},
@@ -145,6 +147,9 @@ NOT_HERE = {
     ("protocol",): "params.yaml resolves it before a stage reads its block (tests/config/test_params.py)",
     ("head", "kind"): "whole blocks stand for it",
     ("early_stop", "rule"): "whole blocks stand for it",
+    ("readout",): "fitted after training (tests/training/test_readout.py)",
+    ("readout", "pools"): "as the readout",
+    ("readout", "sharpness"): "as the readout",
     ("strong",): "its parts stand for it; null is refused beside a method of two views",
 }
 
