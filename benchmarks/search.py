@@ -64,7 +64,7 @@ def run(root: Path, *arguments: str) -> tuple[float, float]:
         Wall and processor time, in seconds.
     """
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path.cwd())}
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
     command = [sys.executable, "-m", f"stages.{arguments[0]}", *arguments[1:]]
     subprocess.run(command, cwd=root, env=environment, check=True, capture_output=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -17,7 +17,7 @@ from pipeline.core.errors import ConfigError
 from pipeline.core.faults import SHOWN, pluralize
 from pipeline.labels.settings import Simulate
 from pipeline.labels.table import SPLITS, Table
-from pipeline.networks.settings import HEAD_GIVES, SAME_WEIGHTS, DigitsBackbone, Head, list_scales
+from pipeline.networks.settings import HEAD_GIVES, SAME_WEIGHTS, DigitsBackbone, Head, LinearHead, list_scales
 from pipeline.training.settings import BeliefFits, Features, GivenBeliefs, Training
 
 CONTINUES = {"finetune": "linear_init", "lac": "end_to_end"}
@@ -477,7 +477,7 @@ def searched_method(params: Params, dataset: str, method: Searched) -> list[str]
         return [f"{method.key}: compares {len(method.views)} views of an image; cached features hold no views"]
     if method.closed_form:
         return [f"{method.key}: is fitted in closed form, without rate or epochs to search; train it in linear_init"]
-    problems, head = [], params.settings("linear_init", dataset).head
+    problems, head = [], LinearHead(kind="linear", scale="none")
     if unmet := sorted(method.needs - available("linear_init", head)):
         problems.append(f"{method.key}: needs {', '.join(unmet)}, which linear heads on cached features do not give")
     if "expected_positives" in method.needs and params.density(dataset) is None:

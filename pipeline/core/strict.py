@@ -96,6 +96,20 @@ def given(value: Any) -> str:
     return f"(given: {show_value(value)})"
 
 
+def each_once(values: list[Any]) -> list[Any]:
+    """Return a list whose entries differ, as a validator of lists does.
+
+    Args:
+        values: Its entries.
+
+    Raises:
+        ValueError: Two are equal.
+    """
+    if any(values.count(value) > 1 for value in values):
+        raise ValueError(f"names an entry twice {given(values)}")
+    return values
+
+
 def show_value(value: Any) -> str:
     """Return a setting as YAML has it on one line, as it stands or might stand in params.yaml."""
     if isinstance(value, BaseModel):

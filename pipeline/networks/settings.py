@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from pipeline.core.strict import Count, Fraction, Positive, Strict, given
+from pipeline.core.strict import Count, Fraction, Positive, Strict, each_once, given
 
 
 class DigitsBackbone(Strict):
@@ -50,16 +50,10 @@ class TimmBackbone(Strict):
         return self
 
 
-def _once(scales: list[str]) -> list[str]:
-    if len(set(scales)) < len(scales):
-        raise ValueError(f"names one twice {given(scales)}")
-    return scales
-
-
 Scale = Literal["none", "unit"]
 """``none``: features as they are pooled; ``unit``: each image's scaled to a mean square of 1, that is to the length
 sqrt(D)."""
-Scales = Scale | Annotated[list[Scale], Field(min_length=2), AfterValidator(_once)]
+Scales = Scale | Annotated[list[Scale], Field(min_length=2), AfterValidator(each_once)]
 """A list is searched with the rates of ``learning_rate: grid``; in a stage that goes on from another one's head, that
 head's own is taken."""
 

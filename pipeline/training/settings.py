@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Field, model_validator
 
-from pipeline.core.strict import Count, Fraction, Positive, Strict, given
+from pipeline.core.strict import Count, Fraction, Positive, Strict, each_once, given
 from pipeline.networks.settings import Head, Pool, Scale, at_scale
 
 Momentum = Annotated[float, Field(ge=0, lt=1)]
@@ -126,13 +126,7 @@ class Search(Strict):
         return self
 
 
-def _once(values: list[Any]) -> list[Any]:
-    if any(values.count(value) > 1 for value in values):
-        raise ValueError(f"names an entry twice {given(values)}")
-    return values
-
-
-Each = Annotated[list[T], Field(min_length=1), AfterValidator(_once)]
+Each = Annotated[list[T], Field(min_length=1), AfterValidator(each_once)]
 """A list of what is tried, each once."""
 
 

@@ -182,10 +182,9 @@ def _score_out_of_fold(task: Task, seed: int) -> list[selection.CrossFit]:
 
 def _judge(task: Task, draw: Draw, seed: int) -> selection.Judge:
     rows = task.table.rows("train")
-    shown = draw.shown[rows]
     assert draw.beliefs is not None  # a score reads them
-    expected = draw.beliefs.expected_labels()[rows]
-    return selection.Judge(shown, expected / np.maximum(shown.sum(axis=1), 1), seed, task.table.group_numbers("train"))
+    stands_for = draw.beliefs.stands_for(draw.shown)[rows]
+    return selection.Judge(draw.shown[rows], stands_for, seed, task.table.group_numbers("train"))
 
 
 @dataclass

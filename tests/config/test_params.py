@@ -175,7 +175,7 @@ FAULTS: list[tuple[str, Any, str]] = [
     (
         "linear_init.default.head.scale",
         ["unit", "unit"],
-        r"linear_init.default.head.linear.scale: names one twice \(given: \[unit, unit\]\)",
+        r"linear_init.default.head.linear.scale: names an entry twice \(given: \[unit, unit\]\)",
     ),
     ("linear_init.default.search.values", [], "linear_init.default.search.values"),
     ("linear_init.default.search.values", [1e-3, -1e-3], "linear_init.default.search.values.1"),

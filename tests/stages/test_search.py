@@ -1,5 +1,6 @@
 """The search of settings against runs of linear_init, simulate and beliefs: each row is the run of its own."""
 
+import copy
 import itertools
 import json
 from pathlib import Path
@@ -17,6 +18,7 @@ from stages.linear_init import linear_init
 from stages.search import search
 from stages.simulate import simulate
 from tests import tiny
+from tests.stages import finished_runs as finished
 from tests.training.test_run import Project
 
 METHODS: dict[str, Any] = {"an": [{}], "em_apl": [{}, {"alpha": 0.4}], "full": [{}]}
@@ -24,7 +26,7 @@ SEARCH: dict[str, Any] = {
     "methods": METHODS,
     "learning_rates": [0.5, 0.05],
     "weight_decays": [0.0, 0.1],
-    "scales": ["none"],
+    "scales": ["none", "unit"],
     "draws": [3, 4],
     "seeds": [1],
     "scores": ["clean", "auto"],
@@ -36,6 +38,7 @@ def project(tmp_path: Path, repository: Path) -> Project:
     made = Project(tmp_path, repository)
     made.sections["search"] = {"default": dict(SEARCH)}
     made.sections["simulate"] = {"default": made_of_one_label()}
+    made.sections["beliefs"] = copy.deepcopy(finished.shipped(repository)["beliefs"])
     made.set("linear_init", epochs=3, optimizer="adam", momentum=0.9)
     return made
 
@@ -70,22 +73,24 @@ def run_alone(project: Project, row: dict[str, str], select: str) -> tuple[dict[
 
 
 @pytest.mark.slow
-def test_each_row_is_the_run_of_linear_init_on_its_own(project: Project) -> None:
+@pytest.mark.parametrize("draw_of_labels", [{"kind": "count"}, {"kind": "share", "value": 0.4}], ids=["count", "share"])
+def test_each_row_is_the_run_of_linear_init_on_its_own(project: Project, draw_of_labels: dict[str, Any]) -> None:
+    project.sections["beliefs"]["default"]["draw"] = draw_of_labels
+    project.write_params()
     search(project.root, "digits")
     found = rows(project)
     tried = [(name, json.dumps(change)) for name, changes in METHODS.items() for change in changes]
-    places = list(itertools.product(tried, [3, 4], [1], [0.0, 0.1], [0.5, 0.05]))
+    places = list(itertools.product(tried, [3, 4], [1], [0.0, 0.1], ["none", "unit"], [0.5, 0.05]))
     assert [((row["method"], row["settings"]), int(row["draw"]), int(row["seed"])) for row in found] == [
         (one, draw, seed) for one, draw, seed, *_ in places
     ]
-    assert [(float(row["weight_decay"]), float(row["learning_rate"])) for row in found] == [
-        (decay, rate) for *_, decay, rate in places
-    ]
+    told = [(float(row["weight_decay"]), row["scale"], float(row["learning_rate"])) for row in found]
+    assert told == [tuple(place[-3:]) for place in places]
     for draw in (3, 4):
         simulate(project.root, "digits", draw)
         beliefs(project.root, "digits", draw)
     assert not any(row["diverged"] or row["auto_diverged"] for row in found)
-    for row in found[::5]:
+    for row in found[::9]:
         metrics, trial = run_alone(project, row, "clean")
         assert float(row["clean_score"]) == pytest.approx(float(trial["score"]), abs=1e-9)
         assert int(row["clean_epoch"]) == metrics["epoch"]
@@ -107,7 +112,7 @@ def test_the_choice_is_of_the_highest_mean_over_draws(project: Project) -> None:
         top = max(means, key=lambda arm: np.mean(means[arm]))
         best = choice[score]["best"]
         told = (best["method"], json.dumps(best["settings"]), str(best["learning_rate"]), str(best["weight_decay"]))
-        assert told == top[:4] and best["score"] == pytest.approx(np.mean(means[top]))
+        assert (*told, best["scale"]) == top and best["score"] == pytest.approx(np.mean(means[top]))
         assert len(choice[score]["others"]) == 3  # one a method and change, at its own best rate and decay
         for other in choice[score]["others"]:
             own = {arm: np.mean(values) for arm, values in means.items() if arm[0] == other["method"]
@@ -148,7 +153,9 @@ def test_clean_or_auto_alone_leave_the_others_columns_empty(project: Project) ->
 
 
 def test_a_head_that_diverges_is_told_and_the_others_go_on(project: Project) -> None:
-    project.set("search", learning_rates=[0.05, 2e37], weight_decays=[0.0], methods={"an": [{}]}, draws=[3])
+    project.set(
+        "search", learning_rates=[0.05, 2e37], weight_decays=[0.0], scales=["none"], methods={"an": [{}]}, draws=[3]
+    )
     search(project.root, "digits")
     sound, lost = rows(project)
     assert sound["diverged"] == sound["auto_diverged"] == "" and sound["clean_score"] and sound["auto_score"]

@@ -1,4 +1,5 @@
 import copy
+import itertools
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -996,6 +997,8 @@ def test_rates_are_searched_with_decays_and_scales(project: Project) -> None:
         linear_init(project.root, "digits", "an", 0, 0)
         alone.append((read_json(folder / "metrics.json"), read_torch(folder / "weights.pt")))
     assert [float(row["score"]) for row in rows] == [each["val"]["map"] for each, _ in alone]
+    ends = [each["state"]["head.linear.weight"] for _, each in alone]
+    assert not any(torch.equal(one, other) for one, other in itertools.combinations(ends, 2))  # each has its effect
     best = max(range(8), key=lambda at: (alone[at][0]["val"]["map"], -found[at][2], -at))
     assert [int(row["chosen"]) for row in rows] == [int(at == best) for at in range(8)]
     assert metrics == alone[best][0]

@@ -270,13 +270,21 @@ def test_a_grid_is_widened_in_its_rates_at_the_decay_and_scale_of_the_best_alone
     assert surface.made[12:] == [(10.0, 0.1, "none")]
 
 
-def test_rates_of_another_decay_make_no_edge() -> None:
+@pytest.mark.parametrize(
+    ("own", "others", "edge"),
+    [
+        ((0.001, 0.01, 0.1), (0.01, 1.0), True),  # the highest at its own decay
+        ((0.01, 0.1, 1.0), (0.1, 0.001), False),
+        ((0.01, 0.1), (0.001, 0.01, 0.1), False),  # of two rates one is always the edge
+    ],
+)
+def test_rates_of_another_decay_make_no_edge(own: tuple[float, ...], others: tuple[float, ...], edge: bool) -> None:
     rows = [
         {"learning_rate": rate, "weight_decay": decay, "scale": None, "chosen": int((rate, decay) == (0.1, 0.5))}
-        for decay, rates in ((0.0, (0.001, 0.01, 0.1, 1.0)), (0.5, (0.01, 0.1)))
+        for decay, rates in ((0.0, others), (0.5, own))
         for rate in rates
     ]
-    assert not search.is_edge(rows)  # of two rates one is always the edge
+    assert search.is_edge(rows) == edge
 
 
 def test_equal_scores_take_the_smaller_rate_then_what_is_named_first() -> None:
