@@ -182,13 +182,13 @@ def read_features(path: Path, table: Table) -> Cache:
     expected = {PLAIN: n, MIRRORED: len(table.rows("train")), PLACES: n}
     with hdf5.read(path) as file:
         arrays = {name: file[name][()] if name in file else None for name in expected}
-        pooled = json.loads(file.attrs["pools"])
+        pooled = file.attrs.get("pools")
     for name, array in arrays.items():
         if array is not None and len(array) != expected[name]:
             raise FileError(f"{path}: {len(array)} rows, the table has {expected[name]}; run the stage features again")
         if array is not None and not np.isfinite(array).all():
             raise FileError(f"{path}: features are not finite; float16 may be too narrow for this backbone")
     plain = arrays[PLAIN]
-    if plain is None:
-        raise FileError(f"{path}: holds no `{PLAIN}`; run the stage features again")
-    return Cache(plain, arrays[MIRRORED], arrays[PLACES], pooled)
+    if plain is None or pooled is None:
+        raise FileError(f"{path}: holds no `{PLAIN if plain is None else 'pools'}`; run the stage features again")
+    return Cache(plain, arrays[MIRRORED], arrays[PLACES], json.loads(str(pooled)))
