@@ -113,7 +113,7 @@ def fit_labels(
         return believe(features, labels, mirrored, draw, fits, sampling, places)
     drawn = read_settings(run.beliefs_file)["draw"]
     draw = CountDraw() if drawn["kind"] == "count" else ShareDraw(drawn["value"])
-    shown = run.single[rows] if base.load(run.method).labels == "single" else labels
+    shown = labels + (run.single[rows] == 2).astype(np.int8)  # 2 where rules make it present, not the draw
     return believe(features, shown, mirrored, draw, FITS, sampling, places)
 
 
