@@ -61,9 +61,9 @@ def read_shown(path: Path, table: Table) -> np.ndarray:
 
 
 def mark_implied(table: Table, labels: np.ndarray, implied: np.ndarray) -> np.ndarray:
-    """Return labels with 2 where a draw passed over one that is present by the rules.
+    """Return labels with 2 and -2 where rules tell what neither a draw nor a person has.
 
-    Who names the finer label of an image has named the coarser one with it: what follows from given labels is shown as
+    Who names the finer label of an image has named the coarser one with it: what given labels make present is shown as
     they are. A draw picks among all present labels, and has not picked what follows from its pick.
 
     Args:
@@ -72,11 +72,10 @@ def mark_implied(table: Table, labels: np.ndarray, implied: np.ndarray) -> np.nd
         implied: (N, C) bool, those that follow from others.
 
     Returns:
-        (N, C) int8: 1 shown, 2 present by the rules and not shown, 0 unknown, -1 known to be absent.
+        (N, C) int8: 1 shown, 2 present by the rules and not shown, 0 unknown, -1 known to be absent, -2 by the rules.
     """
-    if not table.exhaustive:
-        return labels
-    return labels + ((labels == 1) & implied).astype(np.int8)
+    told = implied & ((labels == -1) | table.exhaustive)
+    return np.where(told, 2 * labels, labels)
 
 
 def read_observed(path: Path, table: Table, names: Iterable[str] = LABEL_SETS) -> dict[str, np.ndarray]:
