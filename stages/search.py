@@ -91,7 +91,7 @@ def _draw_all(root: Path, params: Params, dataset: str, table: Table, features: 
         shown = draws.observe(root, table, objects, drawing, number)
         known = shown.imply(table)
         labels = oracles.label_sets(table, known)
-        observed = mark_implied(labels["single"], known != shown.observed)
+        observed = mark_implied(table, labels["single"], known != shown.observed)
         beliefs, labels_per_image = None, density.value if isinstance(density, KnownDensity) else None
         if "auto" in settings.scores or "beliefs" in needs or estimates:
             try:
