@@ -68,7 +68,7 @@ class Heads:
         self.params, self.dataset, self.table, self.methods = params, dataset, table, methods
         train = table.rows("train")
         cache = Path("data") / "features" / dataset / "features.h5"
-        stored = read_features(cache, table)
+        stored = read_features(cache, table, False)
         self.features, self.mirrored = stored.plain, stored.mirrored
         self.observed = torch.from_numpy(observed[train])
         self.folds = selection.split_folds(len(train), 0)

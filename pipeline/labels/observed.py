@@ -49,7 +49,7 @@ def read_shown(path: Path, table: Table) -> np.ndarray:
         table: The table that they were drawn from.
 
     Returns:
-        (N, C) int8: 1 shown, 2 present by the rules and not shown, 0 unknown, -1 known to be absent.
+        (N, C) int8 labels of `mark_implied`.
 
     Raises:
         FileError: As `read_observed`.
@@ -57,17 +57,25 @@ def read_shown(path: Path, table: Table) -> np.ndarray:
     labels = read_observed(path, table, ["single"])["single"]
     with hdf5.read(path) as file:
         implied = file["implied"][()] if "implied" in file else np.zeros(labels.shape, bool)
-    return mark_implied(labels, implied)
+    return mark_implied(table, labels, implied)
 
 
-def mark_implied(labels: np.ndarray, implied: np.ndarray) -> np.ndarray:
-    """Return labels with 2 where one is present and was not shown.
+def mark_implied(table: Table, labels: np.ndarray, implied: np.ndarray) -> np.ndarray:
+    """Return labels with 2 and -2 where rules tell what neither a draw nor a person has.
+
+    Who names the finer label of an image has named the coarser one with it: what given labels make present is shown as
+    they are. A draw picks among all present labels, and has not picked what follows from its pick.
 
     Args:
+        table: The table.
         labels: (N, C) int8 labels of `single`.
         implied: (N, C) bool, those that follow from others.
+
+    Returns:
+        (N, C) int8: 1 shown, 2 present by the rules and not shown, 0 unknown, -1 known to be absent, -2 by the rules.
     """
-    return labels + ((labels == 1) & implied).astype(np.int8)
+    told = implied & ((labels == -1) | table.exhaustive)
+    return np.where(told, 2 * labels, labels)
 
 
 def read_observed(path: Path, table: Table, names: Iterable[str] = LABEL_SETS) -> dict[str, np.ndarray]:

@@ -124,7 +124,8 @@ def believe(
     Args:
         features: (N, D) of the training images, of any float type.
         observed: (N, C) int8 labels: 1 shown, 2 known to be present without having been shown, 0 unknown, -1 known to
-            be absent. An image that shows nothing is believed in and not fitted, unless the draw is one of shares.
+            be absent, -2 by the rules alone. An image that shows nothing is believed in and not fitted, unless the
+            draw is one of shares.
         mirrored: (N, D) features of the mirrored images, or None.
         draw: How labels came to be shown. None: as many as are shown were picked at random of those present.
         fits: Their number.
@@ -201,10 +202,12 @@ def _seen(features: np.ndarray, observed: np.ndarray, draw: CountDraw | ShareDra
     """
     if observed.ndim != 2 or len(observed) != len(features):
         raise ValueError(f"observed {observed.shape} must be (N, C), of the {len(features)} rows of the features")
-    wrong = ~np.isin(observed, (-1, 0, 1, 2))
+    wrong = ~np.isin(observed, (-2, -1, 0, 1, 2))
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
-        raise ValueError(f"observed: {observed[row, column]} at row {row}, class {column}; it must be 2, 1, 0 or -1")
+        raise ValueError(
+            f"observed: {observed[row, column]} at row {row}, class {column}; it must be 2, 1, 0, -1 or -2"
+        )
     shows = (observed == 1).any(axis=1)
     if not shows.any():
         raise ValueError("observed: no label is shown, there is nothing to learn from")
@@ -274,6 +277,8 @@ def _place_scores(
     result = places.logits(every[:1], heads[0].weights[number], heads[0].bias[number]).repeat(len(seen), axis=0)
     for chain, fitted in zip(chains[1:] or chains, heads[1:] or heads, strict=True):
         held = chain.held[seen[chain.held]] if len(chains) > 1 else every
+        if not len(held):
+            continue  # where few images show a label, a fold may have none of them
         bias = fitted.bias[number] + centre - chain.rows.weights @ chain.targets
         result[held] = places.logits(held, fitted.weights[number], bias)
     if len(chains) > 1 and not seen.all():

@@ -60,7 +60,7 @@ def calibrate(
     Args:
         scores: (N, C) finite scores, each of an image that was left out.
         observed: (N, C) int8 labels: 1 shown, 2 known to be present without having been shown, 0 unknown, -1 known to
-            be absent.
+            be absent, -2 by the rules.
         draw: How labels came to be shown.
         given_one: Whether images are known to have a label, those that show none left aside.
 
@@ -74,6 +74,7 @@ def calibrate(
     if scores.shape != observed.shape or scores.ndim != 2 or not np.isfinite(scores).all():
         raise ValueError(f"scores {scores.shape} must be finite, of the shape (N, C) of observed {observed.shape}")
     shown, shows = (observed >= 1).sum(axis=0), (observed == 1).any(axis=1)
+    observed = _as_drawn(observed)
     counted = shows if isinstance(draw, CountDraw) and shows.any() else np.ones(len(scores), bool)
     centre, spread = scores[counted].mean(axis=0), scores[counted].std(axis=0)
     flat = (spread <= 1e-12 * np.abs(scores).max(axis=0, initial=0)) | (shown == 0)
@@ -112,6 +113,16 @@ def calibrate(
     pull[:, 0] /= np.where(flat, np.inf, spread)
     pull[:, 1] -= pull[:, 0] * centre
     return Calibration(slope, bias - slope * centre, -float(found.fun) / max(1, len(scores)), pull)
+
+
+def _as_drawn(observed: np.ndarray) -> np.ndarray:
+    """Return labels as the draw left them: what rules made known is unknown, but in a class that shows none itself.
+
+    A rule tells of a parent only where it is present, and of a class that excludes another only where it is absent.
+    Counted as known there and as unknown elsewhere, the one would be believed in far too often, the other too seldom.
+    """
+    passed = (observed == -2) | ((observed == 2) & (observed == 1).any(axis=0))
+    return np.where(passed, 0, np.minimum(observed, 1)).astype(np.int8)
 
 
 def has_one(logits: np.ndarray) -> np.ndarray:

@@ -38,7 +38,7 @@ class Cache(NamedTuple):
     mirrored: np.ndarray | None
     """(N_train, D) features of the mirrored training images, in table order."""
     places: np.ndarray | None
-    """(N, D, h, w) features of the places of all images."""
+    """(N, D, h, w) features of the places of all images; None where there are none, or nobody asked."""
     pools: list[Pool]
     """What made features of maps."""
 
@@ -165,12 +165,13 @@ def write_features(
         file.attrs.update({"pools": json.dumps(settings.pools), **attributes})
 
 
-def read_features(path: Path, table: Table) -> Cache:
+def read_features(path: Path, table: Table, places: bool) -> Cache:
     """Return the cached features of all images.
 
     Args:
         path: The cache.
         table: The dataset's table.
+        places: Whether features of places are read, where there are some: they take many times the memory.
 
     Returns:
         The cache.
@@ -179,16 +180,16 @@ def read_features(path: Path, table: Table) -> Cache:
         FileError: The cache is absent, of another number of images, or not finite.
     """
     n = len(table.paths)
-    expected = {PLAIN: n, MIRRORED: len(table.rows("train")), PLACES: n}
+    expected = {PLAIN: n, MIRRORED: len(table.rows("train"))} | ({PLACES: n} if places else {})
     with hdf5.read(path) as file:
         arrays = {name: file[name][()] if name in file else None for name in expected}
-        pooled = json.loads(file.attrs["pools"])
+        pooled = file.attrs.get("pools")
     for name, array in arrays.items():
         if array is not None and len(array) != expected[name]:
             raise FileError(f"{path}: {len(array)} rows, the table has {expected[name]}; run the stage features again")
         if array is not None and not np.isfinite(array).all():
             raise FileError(f"{path}: features are not finite; float16 may be too narrow for this backbone")
     plain = arrays[PLAIN]
-    if plain is None:
-        raise FileError(f"{path}: holds no `{PLAIN}`; run the stage features again")
-    return Cache(plain, arrays[MIRRORED], arrays[PLACES], pooled)
+    if plain is None or pooled is None:
+        raise FileError(f"{path}: holds no `{PLAIN if plain is None else 'pools'}`; run the stage features again")
+    return Cache(plain, arrays[MIRRORED], arrays.get(PLACES), json.loads(str(pooled)))

@@ -42,7 +42,8 @@ class _LivePlaces:
 
     def __getitem__(self, rows: np.ndarray) -> np.ndarray:
         """Return (B, D, h, w) float32 of (B,) rows."""
-        return next(self.extractor.extract(self.images, iter([rows]), False, places=True))[PLACES]
+        cut = (rows[part] for part in batches(len(rows), self.extractor.batch_size))
+        return np.concatenate([part[PLACES] for part in self.extractor.extract(self.images, cut, False, places=True)])
 
 
 def read_out(
@@ -113,7 +114,8 @@ def fit_labels(
         return believe(features, labels, mirrored, draw, fits, sampling, places)
     drawn = read_settings(run.beliefs_file)["draw"]
     draw = CountDraw() if drawn["kind"] == "count" else ShareDraw(drawn["value"])
-    shown = run.single[rows] if base.load(run.method).labels == "single" else labels
+    single = run.single[rows]
+    shown = np.where(np.abs(single) == 2, single, labels)  # known by the rules alone
     return believe(features, shown, mirrored, draw, FITS, sampling, places)
 
 

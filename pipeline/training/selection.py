@@ -75,7 +75,8 @@ class Judge:
         generator = seeds.numpy_generator(self.seed, "selection")
         repeats = unlabelled.resample_rows(len(self.shown), BOOTSTRAPS, generator, self.groups)
         mass = self.weights * self.shown.sum(axis=1)
-        difference = unlabelled.compare_with_fixed(100 * gains, 100 * fixed, mass, repeats)[best]
+        units = np.flatnonzero(mass) if self.groups is None else np.unique(self.groups[mass > 0])
+        difference = unlabelled.compare_with_fixed(100 * gains, 100 * fixed, mass, repeats, len(units))[best]
         return Comparison(difference, difference.low > 0)
 
     def compare_epochs(self, logits: Sequence[np.ndarray], best: int) -> Comparison:

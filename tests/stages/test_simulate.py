@@ -174,8 +174,12 @@ def test_what_the_drawn_labels_imply_is_known_too(project):
     truth[:, 1] |= truth[:, 0] | truth[:, 2]
     truth[:, 4] &= 1 - truth[:, 3]
     prepared = replace(table(truth), rules=rules, implied=np.zeros((N, C), bool))
-    observed, report, summary = run(project(prepared))
+    root = project(prepared)
+    observed, report, summary = run(root)
+    shown = read_shown(root / "data" / "simulate" / "digits-0" / "observed.h5", prepared)
     plain, other, _ = run(project(table(truth)))
+    assert np.array_equal(shown, np.where(observed["implied"], 2 * observed["single"], observed["single"]))
+    assert {-2, 2} <= set(shown.ravel())
     drawn, single = plain["single"], observed["single"]
     wanted = drawn.copy()
     wanted[(drawn[:, 0] == 1) | (drawn[:, 2] == 1), 1] = 1
@@ -201,7 +205,7 @@ def test_what_the_drawn_labels_imply_is_known_too(project):
     assert f"imply {found['made_present']} labels that are present and {found['made_absent']}" in summary
 
 
-def test_of_given_labels_those_that_rules_made_are_told_apart(project):
+def test_of_given_labels_those_that_rules_made_are_counted_apart_and_shown_with_them(project):
     given = np.random.default_rng(1).integers(0, 2, (N, C)).astype(np.int8)
     given[:, 1] = 0
     implied = np.zeros((N, C), bool)
@@ -211,11 +215,12 @@ def test_of_given_labels_those_that_rules_made_are_told_apart(project):
     rules = Rules({"a|b": ("b",)}, ())
     prepared = replace(table(truth, truth == 1), exhaustive=False, rules=rules, implied=implied)
     root = project(prepared, protocol="given")
-    observed, report, _ = run(root)
+    observed, report, summary = run(root)
+    assert "no positive is known" not in summary  # rules tell of `b`, which nobody named
     assert np.array_equal(observed["single"], truth) and np.array_equal(observed["implied"], implied)
     rows = prepared.rows("train")
     assert report["rows"]["train"]["known_positives_per_image"] == pytest.approx(given[rows].sum(axis=1).mean())
     assert report["implied"]["made_present"] == int(implied[rows].sum())
     assert report["implied"]["false_negative_rate"] is None
     shown = read_shown(root / "data" / "simulate" / "digits-0" / "observed.h5", prepared)
-    assert np.array_equal(shown, np.where(implied, 2, given))
+    assert np.array_equal(shown, truth)

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from pipeline.core import hdf5
+from pipeline.core.errors import FileError
 from pipeline.core.resume import Checkpoint
 from pipeline.labels.table import Table
 from pipeline.networks.settings import Pool
@@ -127,9 +129,20 @@ def test_an_interrupted_run_goes_on_and_mirrors_the_training_rows_alone(
                 write_features(path / "features.h5", [], arrays, SETTINGS, "test", a=1)
                 break
         assert sum(map(len, passed)) == N + len(TRAIN)
-        cache = read_features(path / "features.h5", table())
+        cache = read_features(path / "features.h5", table(), True)
         assert cache.mirrored is not None and cache.places is not None and cache.pools == SETTINGS.pools
         np.testing.assert_allclose(cache.plain, expected[PLAIN], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(cache.mirrored, expected[MIRRORED], rtol=1e-5, atol=1e-6)
         places = cache.places.reshape(*cache.places.shape[:2], -1).transpose(0, 2, 1)  # (images, places, features)
         np.testing.assert_allclose(places, expected[PLACES], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("lacks", ["features", "pools"])
+def test_a_cache_of_other_code_is_named(tmp_path: Path, lacks: str) -> None:
+    with hdf5.create(tmp_path / "features.h5") as file:
+        if lacks != "features":
+            hdf5.write_array(file, "features", np.ones((N, 2)), axes="image, feature", units="none")
+        if lacks != "pools":
+            file.attrs["pools"] = '["mean"]'
+    with pytest.raises(FileError, match=rf"features\.h5: holds no `{lacks}`; run the stage features again"):
+        read_features(tmp_path / "features.h5", table(), True)

@@ -72,15 +72,32 @@ def test_intervals_of_all_that_were_tried_hold_together() -> None:
     for trial in range(200):
         gains = np.random.default_rng(trial).normal(size=(12, 150)) * np.arange(1, 13)[:, None]
         repeats = resample_rows(150, 200, np.random.default_rng(trial + 1000))
-        found = compare_with_fixed(gains, np.zeros(150), np.ones(150), repeats)
+        found = compare_with_fixed(gains, np.zeros(150), np.ones(150), repeats, 150)
         missed += any(each.low > 0 or each.high < 0 for each in found)
     assert 2 <= missed <= 22  # of 200, at 5 %; each by itself it would be about 90
 
 
 def test_nothing_that_differs_has_an_interval_of_no_width() -> None:
     repeats = resample_rows(6, 20, np.random.default_rng(0))
-    (found,) = compare_with_fixed(np.ones((1, 6)), np.ones(6), np.ones(6), repeats)
+    (found,) = compare_with_fixed(np.ones((1, 6)), np.ones(6), np.ones(6), repeats, 6)
     assert found == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(60) // 2])
+@pytest.mark.parametrize("n", [1, 2, 4, 6, 12])
+def test_few_shown_labels_tell_nothing_apart(n: int, groups: np.ndarray | None) -> None:
+    """The best of ten that are all noise: two and a half of a hundred are taken, however few labels are shown."""
+    taken = 0
+    copies = 1 if groups is None else 2  # images of one group say the same
+    for trial in range(80):
+        shown = np.zeros((60, 2), bool)
+        shown[: n * copies, 0] = True
+        tried = np.random.default_rng(trial).normal(size=(10, 60 // copies, 2)).repeat(copies, axis=1)
+        judge = Judge(shown, np.ones(60), 0, groups)
+        found = judge.compare_epochs(list(tried), int(np.argmax([judge.score(each) for each in tried])))
+        taken += found.better
+        assert n >= 5 or np.isnan(found.difference.low)
+    assert taken <= 6
 
 
 def test_a_comparison_is_the_same_when_it_is_made_again() -> None:

@@ -123,6 +123,22 @@ def test_a_class_that_no_training_image_shows_has_a_reason(project: Project) -> 
     assert stored(project)["test"]["matching"]["classes"] == len(project.table.classes) - 1
 
 
+def test_a_class_that_is_known_by_rules_alone_has_a_share_to_match(project: Project) -> None:
+    single, rows = project.observed["single"].copy(), project.table.rows("train")
+    single[:, 1] = 0
+    single[:, 0] = 1
+    implied = np.zeros(single.shape, bool)
+    implied[rows[:3], 1] = True
+    single[implied] = 1
+    project.put(project.labels, **project.observed | {"single": single, "implied": implied})
+    put_beliefs(project)
+    linear_init(project.root, "digits", "an", 0, 0)
+    entry = stored(project)["classes"][project.table.classes[1]]
+    val, share = logits(project, "val")[:, 1], entry["share"]["value"]
+    assert abs((val >= entry["matching"]["value"]).sum() - share * finished.VAL) <= 0.5 + 1e-6
+    assert "guess" not in entry["reason"] and entry["shown"] == 0
+
+
 def test_f1_on_test_is_that_of_the_stored_thresholds(project: Project) -> None:
     from sklearn.metrics import f1_score
 

@@ -99,7 +99,7 @@ def posterior(logits: Tensor, observed: Tensor, draw: CountDraw | ShareDraw) -> 
     Args:
         logits: (B, C) logits, finite.
         observed: (B, C) labels: 1 shown, 2 known to be present without having been shown, 0 unknown, -1 known to be
-            absent.
+            absent, or below.
         draw: How labels came to be shown.
 
     Returns:
@@ -116,7 +116,7 @@ def posterior(logits: Tensor, observed: Tensor, draw: CountDraw | ShareDraw) -> 
         blocks = [_of_count(z[rows], observed[rows], part) for rows, part in _blocks(z, observed, draw)]
         found = tuple(map(torch.cat, zip(*blocks, strict=True))) if blocks else (z.sum(1), z, z)
     value, belief, absence = found
-    present, absent = observed >= 1, observed == -1
+    present, absent = observed >= 1, observed < 0
     known = torch.where(present, logsigmoid(z), torch.where(absent, logsigmoid(-z), 0)).sum(1)
     belief = torch.where(present, 1, torch.where(absent, 0, belief))
     absence = torch.where(present, 0, torch.where(absent, 1, absence))
