@@ -5,11 +5,12 @@ third of them. Each criterion then chooses an epoch and rate of each method, and
 which no criterion reads, tells what that cost: the best test mAP of the method less that of the chosen head, mean and
 worst over methods; the head chosen over all; and Spearman's correlation of criterion and test mAP over all heads.
 benchmarks/selection.tsv keeps the rows of all datasets and draws. It needs params.yaml of a profile of the dataset and
-the outputs of prepare and features; labels are drawn here.
+the outputs of prepare and features; labels are drawn here: one an image, any present one as likely as another, or by
+``--labels`` as `simulate` draws them (LABELS), with rows of their own.
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,13 @@ from pipeline.audits import unlabelled
 from pipeline.audits.metrics import mean_average_precision
 from pipeline.config.params import Params, read_params
 from pipeline.core import files, seeds
+from pipeline.core.strict import merge
+from pipeline.labels import draws
 from pipeline.labels.recipe import seeded
+from pipeline.labels.settings import Simulate
 from pipeline.labels.table import Table, read_table
 from pipeline.methods.shared import base
+from pipeline.methods.shared.draw_likelihood import ShareDraw
 from pipeline.methods.shared.problem import describe
 from pipeline.networks.network import Network
 from pipeline.training import selection
@@ -34,7 +39,14 @@ from pipeline.training.inputs import FeatureInputs, Subset
 from pipeline.training.loop import Data, Plan, Trainer
 
 METHODS = ("an", "wan", "em", "gr", "ls", "focal", "epr", "role")
-TABLE = Path("benchmarks") / "selection.tsv"
+TABLE = Path(__file__).parent / "selection.tsv"
+LABELS: dict[str, dict[str, Any]] = {
+    "frequent": {"bias": {"kind": "frequency", "power": 1.0}},
+    "rare": {"bias": {"kind": "frequency", "power": -1.0}},
+    "share": {"positives": {"kind": "share", "value": 0.4}},
+}
+"""Changes of the block `simulate`: labels of frequent classes are likelier to be shown, those of rare ones, or two in
+five of all are."""
 SUPPORT = 10
 """Test positives of a class that counts."""
 
@@ -47,13 +59,16 @@ class Heads:
         dataset: Name of a dataset.
         table: Its table.
         observed: (N, C) int8 labels of all images.
+        methods: Names of methods.
     """
 
-    def __init__(self, params: Params, dataset: str, table: Table, observed: np.ndarray) -> None:
-        self.params, self.dataset, self.table = params, dataset, table
+    def __init__(
+        self, params: Params, dataset: str, table: Table, observed: np.ndarray, methods: Sequence[str] = METHODS
+    ) -> None:
+        self.params, self.dataset, self.table, self.methods = params, dataset, table, methods
         train = table.rows("train")
         cache = Path("data") / "features" / dataset / "features.h5"
-        stored = read_features(cache, table)
+        stored = read_features(cache, table, False)
         self.features, self.mirrored = stored.plain, stored.mirrored
         self.observed = torch.from_numpy(observed[train])
         self.folds = selection.split_folds(len(train), 0)
@@ -90,15 +105,31 @@ class Heads:
         return {"val": logits[:, :val], "test": logits[:, val:], "train": out}
 
 
-def score_heads(heads: Heads, observed: np.ndarray) -> Iterator[dict[str, Any]]:
-    """Yield test mAP and every criterion of each epoch of each rate of each method."""
+def draw_labels(params: Params, dataset: str, table: Table, labels: str | None, number: int) -> np.ndarray:
+    """Return (N, C) int8 labels: one an image, or those of `LABELS`."""
+    if labels is None:
+        return seeded(table.truth, seeds.numpy_generator(number, "benchmark", "selection"))
+    block = merge(params.settings("simulate", dataset).model_dump(), {"protocol": "seeded"} | LABELS[labels])
+    return draws.observe(Path(), table, None, Simulate.model_validate(block), number).observed
+
+
+def score_heads(heads: Heads, observed: np.ndarray, share: float | None) -> Iterator[dict[str, Any]]:
+    """Yield test mAP and every criterion of each epoch of each rate of each method.
+
+    Args:
+        heads: Trains them.
+        observed: (N, C) int8 labels of all images.
+        share: Of present labels that are shown, each by itself; None: one an image.
+    """
     table = heads.table
     rows = {split: table.rows(split) for split in ("train", "val", "test")}
-    found = believe(heads.features[rows["train"]], observed[rows["train"]], heads.mirrored)
+    draw = None if share is None else ShareDraw(share)
+    found = believe(heads.features[rows["train"]], observed[rows["train"]], heads.mirrored, draw)
     shown = {split: observed[at] == 1 for split, at in rows.items()}
     weights = found.present.sum(axis=1) / np.maximum(shown["train"].sum(axis=1), 1)
+    weights = weights if share is None else np.ones_like(weights)  # whatever else the image shows
     counted = table.truth[rows["test"]].sum(axis=0) >= SUPPORT
-    for method in METHODS:
+    for method in heads.methods:
         settings, _ = heads.params.run("linear_init", heads.dataset, method)
         assert settings.search is not None
         for rate in settings.search.values:
@@ -120,7 +151,9 @@ def score_heads(heads: Heads, observed: np.ndarray) -> Iterator[dict[str, Any]]:
 
 def judge(scored: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield what each criterion costs, and the fixed recipe: the middle rate and the last epoch."""
-    by_method = {method: [row for row in scored if row["method"] == method] for method in METHODS}
+    by_method: dict[str, list[dict[str, Any]]] = {}
+    for row in scored:
+        by_method.setdefault(row["method"], []).append(row)
     best = {method: max(row["test"] for row in rows) for method, rows in by_method.items()}
     for criterion in [name for name in scored[0] if name not in ("method", "rate", "epoch", "test")]:
         chosen = {method: max(rows, key=lambda row: row[criterion]) for method, rows in by_method.items()}
@@ -145,16 +178,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split(":")[0])
     parser.add_argument("dataset")
     parser.add_argument("draws", nargs="*", type=int, default=[0, 1, 2], metavar="DRAW")
+    parser.add_argument("--labels", choices=LABELS, help="labels that are not one an image at random")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS, metavar="METHOD")
     options = parser.parse_args()
     torch.set_num_threads(1)
     params = read_params("params.yaml", *METHODS)
     table = read_table(Path("data") / "prepare" / options.dataset / "table.h5")
+    name = f"{options.dataset}, {options.labels}" if options.labels else options.dataset
+    positives = LABELS.get(options.labels, {}).get("positives", {})
     made = []
     for draw in tqdm(options.draws, disable=None):
-        observed = seeded(table.truth, seeds.numpy_generator(draw, "benchmark", "selection"))
-        scored = list(score_heads(Heads(params, options.dataset, table, observed), observed))
-        made += [{"dataset": options.dataset, "draw": draw, **row} for row in judge(scored)]
-    asked = {(options.dataset, str(draw)) for draw in options.draws}
+        observed = draw_labels(params, options.dataset, table, options.labels, draw)
+        heads = Heads(params, options.dataset, table, observed, options.methods)
+        scored = list(score_heads(heads, observed, positives.get("value")))
+        made += [{"dataset": name, "draw": draw, **row} for row in judge(scored)]
+    asked = {(name, str(draw)) for draw in options.draws}
     kept = [
         row for row in (files.read_tsv(TABLE) if TABLE.exists() else []) if (row["dataset"], row["draw"]) not in asked
     ]

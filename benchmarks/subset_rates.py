@@ -72,7 +72,7 @@ def read_subset(
     root = WORK / dataset
     table = read_table(root / "data" / "prepare" / dataset / "table.h5")
     rows = table.rows("train")
-    features, mirrored = read_features(Path("data/features") / dataset / "features.h5", table)[:2]
+    features, mirrored = read_features(Path("data/features") / dataset / "features.h5", table, False)[:2]
     kept = np.random.default_rng(0).permutation(len(rows))[:images]
     labels = read_observed(observed_file(root, dataset, draw), table)["single"][rows][kept]
     train = FeatureInputs(features[rows][kept], None if mirrored is None else mirrored[kept], settings.flip)

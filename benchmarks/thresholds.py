@@ -122,7 +122,7 @@ def score_hidden(root: Path, dataset: str, draw: int, table: Table, images: int)
     rows = table.rows("train")
     rows = np.sort(np.random.default_rng(draw).permutation(rows)[:images])
     place = np.searchsorted(table.rows("train"), rows)
-    features, mirrored = read_features(root / "data" / "features" / dataset / "features.h5", table)[:2]
+    features, mirrored = read_features(root / "data" / "features" / dataset / "features.h5", table, False)[:2]
     observed = read_observed(observed_file(root, dataset, draw), table, ["single"])["single"][rows]
     views = None if mirrored is None else mirrored[place]
     belief = believe(features[rows], observed, views, sampling=Sampling(draw)).present

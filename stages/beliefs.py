@@ -46,7 +46,7 @@ def beliefs(root: Path, dataset: str, draw: int) -> None:
     table = read_table(table_file)
     observed = read_shown(labels_file, table)
     cache = root / "data" / "features" / dataset / "features.h5"
-    stored = read_features(cache, table)
+    stored = read_features(cache, table, settings.kind == "fits" and settings.sharpness is not None)
     if isinstance(settings, GivenBeliefs):
         found = take_given(root, settings, table, observed)
     else:

@@ -10,7 +10,9 @@ from stages import entry  # isort: split
 
 from pathlib import Path
 
+from pipeline.config import rules
 from pipeline.config.params import read_params
+from pipeline.config.plan import plan_run
 from pipeline.config.runs import read_run
 from pipeline.core import files
 from pipeline.core.device import choose_device
@@ -28,9 +30,13 @@ def landscape(root: Path, dataset: str, method: str, draw: int, seed: int) -> No
         method: Name of the method that trained the network.
         draw: Number of the label draw.
         seed: Training seed.
-    """
-    params = read_params(root / "params.yaml")
+
+    Raises:
+        ConfigError: The run's head was fitted anew, so that the network is not the one that was trained.
+    """  # noqa: DOC502  raised by the rules
+    params = read_params(root / "params.yaml", method)
     stage, settings = params.grid.landscape_stage, params.settings("landscape", dataset)
+    rules.raise_if_any(rules.landscape(plan_run(params, stage, dataset, method, None)))
     run = read_run(root, stage, dataset, method, draw, seed, None)
     point = read_point(run, settings, choose_device())
     curves = compute_curves(point, settings)

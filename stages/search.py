@@ -48,7 +48,8 @@ def search(root: Path, dataset: str) -> None:
     table, cache = read_table(table_file), root / "data" / "features" / dataset / "features.h5"
     rules.raise_if_any(rules.searched_data(params, dataset, table))
     settings = params.settings("search", dataset)
-    features = read_features(cache, table)
+    believing = params.settings("beliefs", dataset)
+    features = read_features(cache, table, believing.kind == "fits" and believing.sharpness is not None)
     torch.set_num_threads(1)  # a step is too small to share
     task = Task(
         f"search {dataset}",

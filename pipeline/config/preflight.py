@@ -267,6 +267,9 @@ def check_runs(params: Params, tables: dict[str, Table]) -> list[str]:
         stage = params.grid.landscape_stage
         if method not in getattr(params.grid, stage):
             problems.append(f"grid.landscape: `{method}` is not in grid.{stage}, whose networks it looks at")
+    for run in planned:
+        if run.stage == params.grid.landscape_stage and run.variant is None and run.method in params.grid.landscape:
+            problems += rules.landscape(run)
     return problems
 
 

@@ -180,6 +180,7 @@ def training_run(run: PlannedRun) -> list[str]:
     """Return what keeps a run from starting, whatever the data."""
     cached = run.stage == "linear_init"
     problems = cached_features(run) if cached else strong_view(run)
+    problems += boosted_pools(run)
     return [*problems, *unmet_needs(run), *searched_scale(run), *label_density(run), *choice_without_truth(run)]
 
 
@@ -352,6 +353,24 @@ def choice_without_truth(run: PlannedRun) -> list[str]:
     return [
         f"{run.origin(key)}: {line.format(auto=auto)} ({run.where})" for key, (broken, line) in lines.items() if broken
     ]
+
+
+def boosted_pools(run: PlannedRun) -> list[str]:
+    """Return a problem where a head boosts places whose mean is not what the head before it was trained on."""
+    if run.stage != "finetune" or run.settings.head.kind != "boosted":
+        return []
+    if "top4" not in run.params.settings("features", run.dataset).pools:
+        return []
+    means = f"`boosted` takes the mean over places, which top4 of features.{run.dataset}.pools is not; name others"
+    return [f"{run.origin('head')}: {means} ({run.where})"]
+
+
+def landscape(run: PlannedRun) -> list[str]:
+    """Return a problem where a landscape is to be taken of a network that was not trained."""
+    if run.settings.readout is None:
+        return []
+    fitted = f"fits the head of {run.where} anew, and grid.landscape wants the network that `{run.method}` trained"
+    return [f"{run.origin('readout')}: {fitted}; set it to null, or take `{run.method}` from grid.landscape"]
 
 
 def start_weights(run: PlannedRun) -> list[str]:

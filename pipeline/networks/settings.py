@@ -65,12 +65,16 @@ class LinearHead(Strict):
     scale: Scales
 
 
+Sharpness = Annotated[float, Field(ge=1e-3)]
+"""Of the score by places: 0.2 serves both small and large objects; towards 0 it is the mean over places, which `linear`
+is, and below 0.001 float32 rounds scores as coarsely as they differ."""
+
+
 class PlacesHead(Strict):
     """One linear layer, trained on pooled features; an image is scored by the log-mean-exp of its logits at places."""
 
     kind: Literal["places"]
-    sharpness: Positive
-    """0.2 serves both small and large objects; towards 0 it is the mean over places."""
+    sharpness: Sharpness
 
 
 class BoostedHead(Strict):
@@ -120,6 +124,8 @@ class BottleneckHead(LabelTransformer):
 
 Pool = Literal["mean", "sqrt", "top4"]
 """What makes features of maps (`pipeline.networks.pools`)."""
+Pools = Annotated[list[Pool], Field(min_length=1), AfterValidator(each_once)]
+"""Several are concatenated."""
 
 
 Head = Annotated[

@@ -277,6 +277,8 @@ def _place_scores(
     result = places.logits(every[:1], heads[0].weights[number], heads[0].bias[number]).repeat(len(seen), axis=0)
     for chain, fitted in zip(chains[1:] or chains, heads[1:] or heads, strict=True):
         held = chain.held[seen[chain.held]] if len(chains) > 1 else every
+        if not len(held):
+            continue  # where few images show a label, a fold may have none of them
         bias = fitted.bias[number] + centre - chain.rows.weights @ chain.targets
         result[held] = places.logits(held, fitted.weights[number], bias)
     if len(chains) > 1 and not seen.all():

@@ -38,7 +38,7 @@ class Cache(NamedTuple):
     mirrored: np.ndarray | None
     """(N_train, D) features of the mirrored training images, in table order."""
     places: np.ndarray | None
-    """(N, D, h, w) features of the places of all images."""
+    """(N, D, h, w) features of the places of all images; None where there are none, or nobody asked."""
     pools: list[Pool]
     """What made features of maps."""
 
@@ -165,12 +165,13 @@ def write_features(
         file.attrs.update({"pools": json.dumps(settings.pools), **attributes})
 
 
-def read_features(path: Path, table: Table) -> Cache:
+def read_features(path: Path, table: Table, places: bool) -> Cache:
     """Return the cached features of all images.
 
     Args:
         path: The cache.
         table: The dataset's table.
+        places: Whether features of places are read, where there are some: they take many times the memory.
 
     Returns:
         The cache.
@@ -179,7 +180,7 @@ def read_features(path: Path, table: Table) -> Cache:
         FileError: The cache is absent, of another number of images, or not finite.
     """
     n = len(table.paths)
-    expected = {PLAIN: n, MIRRORED: len(table.rows("train")), PLACES: n}
+    expected = {PLAIN: n, MIRRORED: len(table.rows("train"))} | ({PLACES: n} if places else {})
     with hdf5.read(path) as file:
         arrays = {name: file[name][()] if name in file else None for name in expected}
         pooled = file.attrs.get("pools")
@@ -191,4 +192,4 @@ def read_features(path: Path, table: Table) -> Cache:
     plain = arrays[PLAIN]
     if plain is None or pooled is None:
         raise FileError(f"{path}: holds no `{PLAIN if plain is None else 'pools'}`; run the stage features again")
-    return Cache(plain, arrays[MIRRORED], arrays[PLACES], json.loads(str(pooled)))
+    return Cache(plain, arrays[MIRRORED], arrays.get(PLACES), json.loads(str(pooled)))

@@ -1,12 +1,12 @@
 """What a loss landscape needs of a finished run: its network, its images, and its method's own loss.
 
 The images are one fixed sample of the training split, without augmentation, in row order, the same for all methods; so
-are the Gaussian draws of the directions. A method of several views gets the same image as every view. A norm of weights
-is of those that the run trained. What a stage adds to the loss of every method, weight decay and consistency within
-groups, is left out.
+are the Gaussian draws of the directions. A method of several views gets the same image as every view, and that of a
+head which scores by places the pooled logits that it was trained on. A norm of weights is of those that the run
+trained. What a stage adds to the loss of every method, weight decay and consistency within groups, is left out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from pipeline.methods.shared.base import Method
 from pipeline.networks import network as networks
 from pipeline.networks.interface import Outputs
 from pipeline.networks.network import Network
+from pipeline.networks.places import PlacesHead
 from pipeline.training.features import read_features
 from pipeline.training.inputs import FeatureInputs, ImageInputs, Inputs, batches
 from pipeline.training.run import Run
@@ -45,7 +46,7 @@ class Point:
     index: np.ndarray
     """Sampled rows of the training split, ascending."""
     batches: list[Tensor]
-    """The sampled images, normalised."""
+    """The sampled images, normalised, or their cached features."""
     loss: landscape.Loss
     """The method's own loss."""
     stored_difference: float
@@ -84,16 +85,21 @@ def read_point(run: Run, settings: Landscape, device: torch.device) -> Point:
     labels = base.load(run.method).labels
     observed = read_observed(run.observed_file, run.table, [labels])[labels][train]
     network = networks.restore(run.folder / "weights.pt").to(device)
-    network.freeze(run.settings.freeze, run.settings.batch_norm == "frozen")  # so that the same weights count
     problem = run.describe_problem(observed, network.architecture["width"])
     method = base.build(run.method, run.method_settings, problem).to(device).eval()
     state = files.read_torch(run.folder / "method.pt")
     method.load_state_dict(state)
 
     index = sample_images(len(train), settings.images, settings.direction_seed, run.dataset)
-    inputs = _read_inputs(run, network, train)
-    sampled = [inputs.plain(index[part]).to(device) for part in batches(len(index), settings.batch_size)]
-    difference = compare_with_stored(run.folder / "logits.h5", network, sampled, index)
+    inputs, parts = (
+        _read_inputs(run, network, train),
+        [index[part] for part in batches(len(index), settings.batch_size)],
+    )
+    scored = (inputs.plain(part).to(device) for part in parts)
+    difference = compare_with_stored(run.folder / "logits.h5", network, scored, index)
+    network = _score_as_trained(network).to(device)
+    network.freeze(run.settings.freeze, run.settings.batch_norm == "frozen")  # so that the same weights count
+    sampled = [inputs.views(part, ("weak",), 0, 1).to(device) for part in parts]  # nothing augments them
     trained = set(map(id, network.weights()))
     names = [name for name, parameter in network.named_parameters() if id(parameter) in trained]
     labels, rows = torch.from_numpy(observed[index]).to(device), torch.from_numpy(index).to(device)
@@ -104,9 +110,19 @@ def _read_inputs(run: Run, network: Network, train: np.ndarray) -> Inputs:
     """Return the training images as the network reads them: packed, or as cached features where it is a head alone."""
     if network.architecture["backbone"] is None:
         cache = run.root / "data" / "features" / run.dataset / "features.h5"
-        return FeatureInputs(read_features(cache, run.table).plain[train], None, False)
+        stored = read_features(cache, run.table, isinstance(network.head, PlacesHead))
+        return FeatureInputs(stored.plain[train], None, False, None if stored.places is None else stored.places[train])
     pixels = images.Pixels(run.root / "data" / "prepare" / run.dataset / "images.h5")
     return ImageInputs(pixels, train, network.mean, network.std)
+
+
+def _score_as_trained(network: Network) -> Network:
+    """Return a network whose logits are those that it was trained on: pooled ones of a head that scores by places."""
+    if not isinstance(network.head, PlacesHead):
+        return network
+    made = Network(network.architecture | {"head": {"kind": "linear", "scale": "none"}})
+    made.load_state_dict(network.state_dict())
+    return made.eval()
 
 
 def compute_curves(point: Point, settings: Landscape) -> Curves:
@@ -187,7 +203,7 @@ def make_loss(method: Method, observed: Tensor, index: Tensor, trained: Sequence
     return loss
 
 
-def compare_with_stored(path: Path, network: nn.Module, batches: list[Tensor], index: np.ndarray) -> float:
+def compare_with_stored(path: Path, network: nn.Module, batches: Iterable[Tensor], index: np.ndarray) -> float:
     """Return the largest difference to the logits that the run stored.
 
     Args:

@@ -42,7 +42,8 @@ class _LivePlaces:
 
     def __getitem__(self, rows: np.ndarray) -> np.ndarray:
         """Return (B, D, h, w) float32 of (B,) rows."""
-        return next(self.extractor.extract(self.images, iter([rows]), False, places=True))[PLACES]
+        cut = (rows[part] for part in batches(len(rows), self.extractor.batch_size))
+        return np.concatenate([part[PLACES] for part in self.extractor.extract(self.images, cut, False, places=True)])
 
 
 def read_out(

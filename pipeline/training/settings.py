@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import AfterValidator, Field, model_validator
 
 from pipeline.core.strict import Count, Fraction, Positive, Strict, each_once, given
-from pipeline.networks.settings import Head, Pool, Scale, at_scale
+from pipeline.networks.settings import Head, Pools, Scale, Sharpness, at_scale
 
 Momentum = Annotated[float, Field(ge=0, lt=1)]
 Decay = Annotated[float, Field(ge=0)]
@@ -17,20 +17,13 @@ class Features(Strict):
     """What the feature cache holds."""
 
     dtype: Literal["float32", "float16"]
-    pools: Annotated[list[Pool], Field(min_length=1)]
-    """What makes features of maps; several are concatenated."""
+    pools: Pools
     places: bool
     """Whether the features of each place are cached too, for beliefs and heads that score by places: as many times the
     memory and disk of the cache as a map has places."""
     mirrored: bool
     """Whether the left-right mirrored view is cached too (and used as augmentation by linear_init)."""
     batch_size: Count
-
-    @model_validator(mode="after")
-    def _pools_once(self) -> Self:
-        if len(set(self.pools)) != len(self.pools):
-            raise ValueError(f"pools: names one twice {given(self.pools)}")
-        return self
 
 
 class CountDraw(Strict):
@@ -58,7 +51,7 @@ class BeliefFits(Strict):
     fits: Annotated[int, Field(ge=1, le=10)]
     """How often the beliefs of the fit before are fitted anew; a fourth does not help."""
     draw: LabelDraw
-    sharpness: Positive | None
+    sharpness: Sharpness | None
     """Of the score by places (the head `places`) after the last fit, which needs them in the feature cache; null: by
     pooled features."""
 
@@ -182,9 +175,8 @@ class Average(Strict):
 class Readout(Strict):
     """A head in closed form on the features that a trained network ends with (`pipeline.training.readout`)."""
 
-    pools: Annotated[list[Pool], Field(min_length=1)]
-    """What makes features of maps; several are concatenated."""
-    sharpness: Positive | None
+    pools: Pools
+    sharpness: Sharpness | None
     """Of the score by places (the head `places`); null: by pooled features."""
 
 

@@ -253,6 +253,27 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
             r"linear_init\.default\.head: `ridge` takes .*beliefs\.digits, whose kind is `places, sharpness: 0\.3`",
         ),
         ({"beliefs/default/sharpness": 0.3}, r"beliefs\.digits\.sharpness: .*features\.digits\.places"),
+        (
+            {"finetune/default/head": BOOSTED, "features/default/pools": ["mean", "top4"]},
+            r"^finetune\.default\.head: `boosted` takes the mean .*, which top4 of features\.digits\.pools is not",
+        ),
+        (
+            {"finetune/digits": {"readout": {"pools": ["mean"], "sharpness": None}}},
+            r"^finetune\.digits\.readout: fits the head of grid\.finetune anew, .* take `an` from grid\.landscape\n",
+        ),
+        (
+            {"finetune/default/readout": {"pools": ["mean", "mean"], "sharpness": None}},
+            r"finetune\.default\.readout\.pools: names an entry twice \(given: \[mean, mean\]\)",
+        ),
+        (
+            {"finetune/default/readout": {"pools": ["mean"], "sharpness": 1e-5}},
+            r"finetune\.default\.readout\.sharpness: .*0\.001 \(given: 1\.0e-05\)",
+        ),
+        (
+            {"linear_init/default/head": {"kind": "places", "sharpness": 1e-5}},
+            r"linear_init\.default\.head\.(places\.)?sharpness: .*0\.001 \(given: 1\.0e-05\)",
+        ),
+        ({"beliefs/default/sharpness": 1e-5}, r"beliefs\.default\.(fits\.)?sharpness: .*0\.001 \(given: 1\.0e-05\)"),
         ({"linear_init/digits": {"flip": True}}, r"^linear_init\.digits\.flip: .*features\.digits\.mirrored"),
         (
             {"linear_init/default/protocol": "published", "methods/em/published/default/linear_init": {"crop": 0.5}}

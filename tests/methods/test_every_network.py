@@ -19,6 +19,7 @@ N = 6
 TRANSFORMER = {name: value for name, value in tiny.EMBEDDING.items() if name != "embedding"}
 HEADS = {
     "linear": tiny.LINEAR,
+    "places": {"kind": "places", "sharpness": 0.5},
     "boosted": {"kind": "boosted", "factor": 5.0, "scale": "none"},
     "label_embedding": tiny.EMBEDDING,
     "bottleneck": {**TRANSFORMER, "kind": "bottleneck", "latent": 4, "samples": 2},

@@ -9,11 +9,9 @@ import pytest
 from pipeline.config.params import Params
 from pipeline.core import files
 from pipeline.core.errors import FileError
-from pipeline.core.manifest import write_manifest
 from pipeline.report import frames
 from pipeline.report.read import Collected, Run, collect, number
 from tests import copies
-from tests.report.project import Plan, make_project
 
 Whole = tuple[Path, Params]
 
@@ -246,26 +244,3 @@ def test_numbers_are_finite(text: str) -> None:
     assert number("-1e-3") == -0.001
     with pytest.raises(ValueError):
         number(text)
-
-
-@pytest.mark.parametrize(("chosen", "edge"), [((0.1, 0.0, "unit"), True), ((0.01, 0.0, "unit"), False)])
-@pytest.mark.parametrize("other", [(0.5, "unit"), (0.0, "none")])
-def test_an_edge_is_one_of_rates_that_were_tried_at_the_same_decay_and_scale(
-    tmp_path: Path, repository: Path, chosen: tuple[float, float, str], edge: bool, other: tuple[float, str]
-) -> None:
-    none: dict[str, dict[str, tuple[float, ...]]] = {stage: {} for stage in ("finetune", "end_to_end", "lac")}
-    plan = Plan(draws=(0,), scores={"linear_init": {"an": (60.0,)}} | none, variants={})
-    params = make_project(tmp_path, repository / "params.yaml", plan)
-    tried = [(rate, 0.0, "unit") for rate in (0.001, 0.01, 0.1)] + [(rate, *other) for rate in (0.0001, 1.0)]
-    rows = [
-        {"learning_rate": rate, "weight_decay": decay, "scale": scale, "epoch": 2, "score": 60.0}
-        | {"chosen": int((rate, decay, scale) == chosen), "diverged": None}
-        for rate, decay, scale in tried
-    ]
-    folder = tmp_path / "runs/linear_init/digits-an-0-0"
-    metrics = files.read_json(folder / "metrics.json") | {"learning_rate": chosen[0]}
-    files.write_json(folder / "metrics.json", metrics)
-    files.write_tsv(folder / "search.tsv", rows)
-    write_manifest(folder, [])
-    (run,) = [run for run in collect(tmp_path, params, partial=True).runs if run.stage == "linear_init"]
-    assert run.edge == edge and run.learning_rate == chosen[0]

@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from pipeline.core import hdf5
-from pipeline.core.errors import FileError
-from pipeline.core.files import read_torch
+from pipeline.core.errors import ConfigError, FileError
+from pipeline.core.files import read_json, read_torch
 from pipeline.networks.network import restore
 from pipeline.training.place_scores import log_mean_exp
 from stages.finetune import finetune
+from stages.landscape import landscape
 from stages.linear_init import linear_init
 from tests import tiny
 from tests.stages import finished_runs as finished
@@ -71,4 +72,43 @@ def test_fine_tuning_goes_on_from_such_a_head_with_its_pools(project: Project) -
 def test_a_cache_without_places_is_named(project: Project) -> None:
     project.put(project.cache, features=tiny.numbers(36, 8))
     with pytest.raises(FileError, match="^data/features/digits: holds no features of places; run the stage features"):
+        linear_init(project.root, "digits", "an", 0, 0)
+
+
+@pytest.mark.parametrize("stage", ["linear_init", "finetune"])
+def test_the_landscape_is_of_the_loss_that_was_trained(project: Project, stage: str) -> None:
+    """That of pooled logits, whatever scores the images."""
+    about = {"images": 9, "points_1d": 3, "points_2d": 3, "radius": 0.5, "direction_seed": 1, "batch_size": 4}
+    project.sections |= {"landscape": {"default": about}}
+    project.sections["grid"]["landscape_stage"] = stage
+    project.write_params()
+    found = []
+    for head in (HEAD, tiny.LINEAR):
+        project.set("linear_init", head=head)
+        project.set("finetune", head=head)
+        linear_init(project.root, "digits", "an", 0, 0)
+        if stage == "finetune":
+            finetune(project.root, "digits", "an", 0, 0)
+        landscape(project.root, "digits", "an", 0, 0)
+        found.append(read_json(project.root / "analyses" / "landscape" / "digits-an-0-0" / "metrics.json"))
+    differences = [each.pop("stored_logits_difference") for each in found]
+    assert [each.pop("reason") for each in found] == [None, None]
+    assert found[0] == pytest.approx(found[1], rel=1e-5) and max(differences) < 1e-4
+
+
+def test_no_landscape_of_a_head_that_was_fitted_anew(project: Project) -> None:
+    project.set("finetune", readout={"pools": ["sqrt"], "sharpness": None})
+    with pytest.raises(ConfigError, match=r"^finetune.default.readout: fits the head of grid.finetune anew, and"):
+        landscape(project.root, "digits", "an", 0, 0)
+
+
+def test_only_heads_that_score_by_places_read_them(project: Project) -> None:
+    project.set("linear_init", head=tiny.LINEAR)
+    with hdf5.read(project.cache) as file:
+        arrays = {name: file[name][()] for name in ("features", "places")}  # pyright: ignore
+    arrays["places"][3, 1] = np.nan
+    project.put(project.cache, **arrays)
+    linear_init(project.root, "digits", "an", 0, 0)
+    project.set("linear_init", head=HEAD)
+    with pytest.raises(FileError, match="features are not finite"):
         linear_init(project.root, "digits", "an", 0, 0)

@@ -129,7 +129,7 @@ def test_an_interrupted_run_goes_on_and_mirrors_the_training_rows_alone(
                 write_features(path / "features.h5", [], arrays, SETTINGS, "test", a=1)
                 break
         assert sum(map(len, passed)) == N + len(TRAIN)
-        cache = read_features(path / "features.h5", table())
+        cache = read_features(path / "features.h5", table(), True)
         assert cache.mirrored is not None and cache.places is not None and cache.pools == SETTINGS.pools
         np.testing.assert_allclose(cache.plain, expected[PLAIN], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(cache.mirrored, expected[MIRRORED], rtol=1e-5, atol=1e-6)
@@ -145,4 +145,4 @@ def test_a_cache_of_other_code_is_named(tmp_path: Path, lacks: str) -> None:
         if lacks != "pools":
             file.attrs["pools"] = '["mean"]'
     with pytest.raises(FileError, match=rf"features\.h5: holds no `{lacks}`; run the stage features again"):
-        read_features(tmp_path / "features.h5", table())
+        read_features(tmp_path / "features.h5", table(), True)

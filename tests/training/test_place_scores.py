@@ -8,8 +8,9 @@ import torch
 from scipy.special import expit
 
 from pipeline.audits.metrics import mean_average_precision
-from pipeline.methods.shared.draw_likelihood import CountDraw
+from pipeline.methods.shared.draw_likelihood import CountDraw, ShareDraw
 from pipeline.networks import places as network_places
+from pipeline.training import place_scores
 from pipeline.training.beliefs import believe
 from pipeline.training.calibrate import calibrate
 from pipeline.training.place_scores import Places, calibrate_places, log_mean_exp
@@ -90,3 +91,37 @@ def test_few_images_and_some_without_a_label(images: int) -> None:
     observed[-1] = 0
     found = believe(features.mean(axis=(2, 3)), observed, places=Places(features, np.arange(images), 0.2))
     assert np.isfinite(found.logits).all() and np.isfinite(found.weights).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_few_images_of_many_show_a_label(seed: int) -> None:
+    """A fold may have none of them."""
+    features, truth = small_objects(120, 0)
+    observed = one_shown(truth, 0)
+    observed[np.random.default_rng(seed).permutation(120)[11:]] = 0
+    found = believe(features.mean(axis=(2, 3)), observed, places=Places(features, np.arange(120), 0.2))
+    assert np.isfinite(found.logits).all() and np.isfinite(found.weights).all()
+
+
+def test_calibration_ends_where_a_class_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bias of such a class is its logit whatever its scores, and no sign that rounds are missing."""
+    features, truth = small_objects(300, 0)
+    observed = one_shown(truth, 0)
+    raw, draw, rounds = features[:, :6].reshape(300, 6, 9), CountDraw(), list[int]()
+    observed[:, 5] = 0
+    start = calibrate(raw.mean(axis=2), observed, draw)
+    monkeypatch.setattr(place_scores, "calibrate", lambda *given: rounds.append(1) or calibrate(*given))
+    found = calibrate_places(raw, start, 0.5, observed, draw)
+    assert len(rounds) < place_scores.ROUNDS
+    assert found.slope[5] == 0 and found.scores[:, 5] == pytest.approx(found.last.bias[5], abs=0.01)
+
+
+@pytest.mark.parametrize("sharpness", [0.2, 1.0, 5.0])
+def test_a_calibration_is_carried_on_until_its_scores_are_logits(sharpness: float) -> None:
+    generator = np.random.default_rng(0)
+    places = generator.normal(size=(400, 3, 9)) * 2 - 1.5
+    present = generator.random((400, 3)) < expit(log_mean_exp(places, sharpness))
+    observed = (present & (generator.random((400, 3)) < 0.3)).astype(np.int8)
+    raw, draw = places * np.array([0.05, 1, 3])[:, None] + 0.3, ShareDraw(0.3)
+    found = calibrate_places(raw, calibrate(raw.mean(axis=2), observed, draw), sharpness, observed, draw)
+    assert np.abs(found.last.slope - 1).max() < 0.02 and np.abs(found.last.bias).max() < 0.02

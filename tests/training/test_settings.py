@@ -98,7 +98,7 @@ def outcome(stage: str, settings: Training) -> bytes:
     """All that a run stores of its training, as bytes; ConfigError where a rule or a part refuses the settings."""
     name = "an" if stage == "linear_init" else "plc"
     kinds = {"an": tiny.AN, "plc": {"threshold": 0.5, "form": "code", "weight_plc": 1.0}}
-    features = SimpleNamespace(settings=lambda *_: SimpleNamespace(mirrored=True, places=False))
+    features = SimpleNamespace(settings=lambda *_: SimpleNamespace(mirrored=True, places=False, pools=["sqrt"]))
     asked = {"stage": stage, "dataset": "digits", "where": "here", "origin": str, "params": features, "method": name}
     asked["closed_form"] = False
     planned: Any = SimpleNamespace(
