@@ -194,7 +194,9 @@ def main() -> None:
         made += [{"dataset": name, "draw": draw, **row} for row in judge(scored)]
     asked = {(name, str(draw)) for draw in options.draws}
     kept = [
-        row for row in (files.read_tsv(TABLE) if TABLE.exists() else []) if (row["dataset"], row["draw"]) not in asked
+        row | {"spearman": float(row["spearman"]) if row["spearman"] else None}  # a text with a sign would be quoted
+        for row in (files.read_tsv(TABLE) if TABLE.exists() else [])
+        if (row["dataset"], row["draw"]) not in asked
     ]
     files.write_tsv(TABLE, [*kept, *made])
     for row in made:
