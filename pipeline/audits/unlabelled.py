@@ -267,13 +267,14 @@ def estimate(value: float, bootstrap: np.ndarray) -> Estimate:
         bootstrap: (R,) the same over the same repeats.
 
     Returns:
-        The value with both; repeats in which it is not a number are left out.
+        The value with both; repeats in which it is not a number are left out. The interval holds the value, also where
+        the bootstrap of a few rows lies to one side of it.
     """
     known = bootstrap[~np.isnan(bootstrap)]
     if len(known) < 2:
         return Estimate(float(value), np.nan, np.nan, np.nan)
     low, high = np.quantile(known, (0.025, 0.975))
-    return Estimate(float(value), float(known.std(ddof=1)), float(low), float(high))
+    return Estimate(float(value), float(known.std(ddof=1)), float(min(low, value)), float(max(high, value)))
 
 
 class _Places(NamedTuple):

@@ -30,7 +30,7 @@ from pipeline.core.text import relative_path, to_printable
 from pipeline.data import raw
 from pipeline.data.disk import Found
 from pipeline.data.drawn_splits import doubt_split, draw_splits
-from pipeline.data.names import doubt_classes, is_quoted, looks_like_list
+from pipeline.data.names import NO_VALUE, doubt_classes, is_quoted, looks_like_list
 from pipeline.data.paths import place_paths
 from pipeline.data.raw import Files, Pictures
 from pipeline.labels.table import SPLITS, Dataset, Table
@@ -127,8 +127,9 @@ def locate(settings: OwnData, root: Path, file: str | None) -> Files:
 
 
 def normalize_group(name: str) -> str:
-    """Return the name of a group in its one form: unicode NFC, without blanks around it."""
-    return unicodedata.normalize("NFC", name).strip()
+    """Return the name of a group in its one form, unicode NFC without blanks around it; empty for words of no value."""
+    form = unicodedata.normalize("NFC", name).strip()
+    return "" if form.casefold() in NO_VALUE else form
 
 
 def place_row(row: Row, file: str) -> Row:

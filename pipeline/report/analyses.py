@@ -219,9 +219,9 @@ def hidden_by_belief(result: Results) -> pd.DataFrame:
     place = {path: row for row, path in enumerate(about.table.paths)}
     column = {name: number for number, name in enumerate(about.table.classes)}
     cells = every["path"].map(place).to_numpy(int), every["class"].map(column).to_numpy(int)
-    present = about.table.truth[cells] == 1
+    present, known = about.table.truth[cells] == 1, about.table.scored[cells]
     for low, high in zip(BELIEFS, BELIEFS[1:], strict=False):
-        mine = ((every["belief"] >= low) & ((every["belief"] < high) | (high == 1))).to_numpy()
+        mine = ((every["belief"] >= low) & ((every["belief"] < high) | (high == 1))).to_numpy() & known
         if mine.any():
             rows.append({"low": low, "high": high, "named": int(mine.sum()), "present": int(present[mine].sum())})
     return pd.DataFrame(rows, columns=["low", "high", "named", "present"])

@@ -37,7 +37,8 @@ def classes(dataset: Dataset) -> pd.DataFrame:
     """Return support of each class, and its simulated labels in the first draw.
 
     One row for each class: positives in the splits and official lists, observed positives, unknown cells, and the
-    share of unknown training cells that are positive; no row where its table was not read.
+    share of unknown training cells that are positive; where there are rules, how many of the unknown they make known.
+    No row where its table was not read.
     """
     table = dataset.table
     if table is None:
@@ -51,4 +52,7 @@ def classes(dataset: Dataset) -> pd.DataFrame:
     simulated = {row["name"]: row for row in (dataset.first_draw or {}).get("classes", [])}
     for key, kind in (("observed_positive", "Int64"), ("unknown", "Int64"), ("false_negative_rate", float)):
         columns[key] = pd.array([simulated.get(name, {}).get(key) for name in table.classes], dtype=kind)  # pyright: ignore
+    if implied := (dataset.first_draw or {}).get("implied"):
+        made = [implied["classes"].get(name, {}) for name in table.classes]
+        columns["by_rules"] = [each.get("made_present", 0) + each.get("made_absent", 0) for each in made]
     return pd.DataFrame(columns)

@@ -342,6 +342,8 @@ def _shares(
     groups = None if sampling.groups is None else sampling.groups[seen]
     repeats = resample_rows(len(scores), BOOTSTRAPS, generator, groups)
     (point,) = resampled_shares(scores, calibrated, once, given_one)
+    if len(scores if groups is None else np.unique(groups)) < 2:
+        repeats = repeats[:0]  # one image or group alone is drawn the same each time
     drawn = resampled_shares(scores, calibrated, repeats, given_one)
     shares = tuple(estimate(value, column) for value, column in zip(point, drawn.T, strict=True))
     return estimate(point.sum(), drawn.sum(axis=1)), shares

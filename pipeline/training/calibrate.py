@@ -73,8 +73,7 @@ def calibrate(
     """
     if scores.shape != observed.shape or scores.ndim != 2 or not np.isfinite(scores).all():
         raise ValueError(f"scores {scores.shape} must be finite, of the shape (N, C) of observed {observed.shape}")
-    shown, shows = (observed >= 1).sum(axis=0), (observed == 1).any(axis=1)
-    observed = _as_drawn(observed)
+    shown, shows, labels = (observed >= 1).sum(axis=0), (observed == 1).any(axis=1), _as_drawn(observed)
     counted = shows if isinstance(draw, CountDraw) and shows.any() else np.ones(len(scores), bool)
     centre, spread = scores[counted].mean(axis=0), scores[counted].std(axis=0)
     flat = (spread <= 1e-12 * np.abs(scores).max(axis=0, initial=0)) | (shown == 0)
@@ -83,7 +82,7 @@ def calibrate(
     ease = np.sqrt(shown + 1.0)  # the curvature of a parameter grows as the labels that its class shows
 
     def likelihood(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        value, gradient, _ = posterior_of_arrays(logits, observed, draw)
+        value, gradient, _ = posterior_of_arrays(logits, labels, draw)
         if given_one:
             some = has_one(logits)
             value = value - GIVEN * np.where(shows, np.log(some), 0)

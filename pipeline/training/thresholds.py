@@ -52,7 +52,9 @@ def set_thresholds(run: Run, logits: dict[str, np.ndarray], left_out: np.ndarray
         held = _Images(np.append(table.rows("train"), held.rows), np.concatenate([left_out, held.logits]))
     fitted = _Images(table.rows("train"), logits["train"])
     shared, biased = _images_of_shares(held, fitted, beliefs, single)
-    unseen = ~(single[table.rows("train")] >= 1).any(axis=0)  # a class that rules make known has a share too
+    unseen: np.ndarray = (
+        np.max(single[table.rows("train")], axis=0) < 1
+    )  # a class that rules make known has a share too
     cuts = {
         "matching": _match(shared, beliefs, unseen),
         **{f"{found:g}": _find(held, beliefs, single, found) for found in FOUND},

@@ -190,6 +190,12 @@ def test_an_estimate_without_values_is_not_a_number() -> None:
     assert np.isnan(found[1:]).all()
 
 
+def test_an_interval_holds_its_value() -> None:
+    found = unlabelled.estimate(0.29, np.linspace(0.4, 1, 50))
+    assert (found.low, found.value) == (0.29, 0.29) and found.high > 0.9
+    assert unlabelled.estimate(1.5, np.linspace(0.4, 1, 50)).high == 1.5
+
+
 def test_what_cannot_be_ranked_is_an_error() -> None:
     scores, shown, weights = case(0)
     for arguments, message in (

@@ -17,8 +17,9 @@ from PIL import Image
 from pipeline.config.params import Params
 from pipeline.core import files, hdf5
 from pipeline.core.errors import FileError
+from pipeline.labels.implications import Rules
 from pipeline.labels.table import Table, read_table
-from pipeline.report import analyses, figures, findings, frames, page, record, text
+from pipeline.report import analyses, counts, figures, findings, frames, page, record, text
 from pipeline.report.frames import Results
 from pipeline.report.read import Collected, collect
 from tests.report.project import Plan, make_project
@@ -154,6 +155,20 @@ def test_cards_count_given_and_unknown_labels(built: tuple[page.Report, Reader],
     assert f"{100 * unknown / (len(train) * len(table.classes)):.1f}%" in words
     assert "of the training labels are unknown; how many are present was not measured" in words
     assert "present labels given per training image" in words
+
+
+def test_what_rules_make_known_is_told_apart_from_what_was_given(collected: Collected, table: Table) -> None:
+    first = table.classes[0]
+    implied = {"made_present": 3, "made_absent": 2, "classes": {first: {"made_present": 3, "made_absent": 2}}}
+    (about,) = collected.datasets
+    simulate = {draw: report | {"implied": implied} for draw, report in about.simulate.items()}
+    ruled = replace(table, rules=Rules({first: (table.classes[1],)}, ()), implied=np.zeros(table.truth.shape, bool))
+    changed = replace(about, table=ruled, simulate=simulate)
+    made = page.build(replace(collected, datasets=(changed,)))
+    assert "present labels given or implied by rules per training image" in _sections(made.html)["headline"]
+    assert "Of these known by rules" in made.html
+    assert dict(counts.classes(changed)[["class", "by_rules"]].to_numpy())[first] == 5
+    assert "by_rules" not in counts.classes(about)
 
 
 def test_pseudo_labels_and_beliefs_are_counted_over_unknown_cells(

@@ -1,5 +1,6 @@
 """Thresholds, class shares and hidden labels on the page, against the synthetic project that was made of them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -75,10 +76,20 @@ def test_labels_that_are_named_hidden_are_counted_by_belief(whole: tuple[Path, P
     for draw in (0, 1, 2):
         for row in files.read_tsv(whole[0] / f"data/beliefs/digits-{draw}/hidden.tsv"):
             low = max(end for end in (0.5, 0.7, 0.9) if float(row["belief"]) >= end)
-            present = table.truth[table.paths.index(row["path"]), table.classes.index(row["class"])]
-            counted.setdefault(low, []).append(int(present))
+            cell = table.paths.index(row["path"]), table.classes.index(row["class"])
+            if table.scored[cell]:  # of the others nobody knows the truth
+                counted.setdefault(low, []).append(int(table.truth[cell]))
     found = analyses.hidden_by_belief(result).set_index("low")
     assert {low: (len(values), sum(values)) for low, values in counted.items()} == {
         low: (row["named"], row["present"]) for low, row in found.iterrows()
     }
     assert len(counted) == 3
+
+
+def test_named_labels_whose_truth_nobody_knows_are_not_counted_as_wrong(result: frames.Results) -> None:
+    table = result.about.table
+    assert table is not None
+    ignored = replace(table, scored=table.scored & (table.truth == 1))
+    found = analyses.hidden_by_belief(replace(result, about=replace(result.about, table=ignored)))
+    before = analyses.hidden_by_belief(result)
+    assert (found["named"] == found["present"]).all() and found["present"].sum() == before["present"].sum()

@@ -274,6 +274,18 @@ def test_groups_are_kept_with_their_images(tmp_path):
     assert plain.report["columns_not_read"] == ["of"]
 
 
+@pytest.mark.parametrize("word", ["nan", "NaN", "None", "NA", "n/a", "null", "<NA>"])
+def test_what_programs_write_where_there_is_no_value_is_no_group(tmp_path, word):
+    data = read(
+        tmp_path,
+        grouped(f"a.jpg,cat,{word}", f"b.jpg,dog,{word}", "c.jpg,dog,p2", "sub/d.jpg,cat,p2"),
+        group_column="of",
+    )
+    assert dict(zip(data.table.paths, data.table.groups or (), strict=True)) == {
+        "a.jpg": "", "b.jpg": "", "c.jpg": "p2", "sub/d.jpg": "p2",
+    }  # fmt: skip
+
+
 def test_images_without_a_split_go_where_their_group_is(tmp_path):
     rows = ["a.jpg,cat,p1,", "b.jpg,dog,p1,test", "c.jpg,dog,p2,val", "sub/d.jpg,cat,,"]
     content = grouped(*rows, head="image,labels,of,part")

@@ -251,6 +251,13 @@ def test_copies_of_an_image_do_not_judge_each_other(fits: int) -> None:
     assert found.fits[0].penalty > apart.fits[0].penalty
 
 
+def test_one_group_alone_has_no_interval() -> None:
+    given = sample(n=30)
+    found = believe(given["features"], given["observed"], sampling=Sampling(0, np.zeros(30, int)))
+    assert np.isfinite(found.labels.value) and np.isnan(found.labels[1:]).all()
+    assert all(np.isnan(share[1:]).all() for share in found.shares)
+
+
 # ---------------------------------------------------------------------------------------------- rules
 def test_a_class_that_is_known_by_rules_alone_is_learned() -> None:
     """Two classes are shown; the last is present wherever either is, and nobody ever names it."""

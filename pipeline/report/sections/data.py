@@ -97,6 +97,7 @@ def _classes(result: Results, classes: pd.DataFrame) -> pd.DataFrame:
         "Supported": ["yes" if supported else "no" for supported in classes["supported"]],
         "Observed": classes["observed_positive"].map(whole),
         "Unknown": classes["unknown"].map(whole),
+        **({"Of these known by rules": classes["by_rules"].map(whole)} if "by_rules" in classes else {}),
         **({"False negatives": classes["false_negative_rate"].map(percent)} if result.truth else {}),
     }
     return pd.DataFrame(table)

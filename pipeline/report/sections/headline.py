@@ -25,10 +25,11 @@ def _cards(result: Results) -> dict[str, str]:
     train = splits.loc["train"]
     images = {split: f"{count:,}" for split, count in splits["images"].items()}
     labels = f"labels per training image, {'one' if result.one_label else 'some'} of them shown"
+    given = "given" if table.rules is None else "given or implied by rules"
     cards = {
         "images: {train} train, {val} val, {test} test".format(**images): f"{len(table.paths):,}",
         "classes": str(len(table.classes)),
-        labels if table.exhaustive else "present labels given per training image":
+        labels if table.exhaustive else f"present labels {given} per training image":
             f"{train['labels_per_image'] if train['images'] else 0:.2f}",
     }  # fmt: skip
     if not table.exhaustive:
