@@ -247,7 +247,10 @@ def kinds(root: Path) -> list[str]:
 
 
 def test_every_stage_of_dvc_yaml_is_in_the_tiny_project(ran: Path) -> None:
-    assert {stage.kind for stage in resolve(ran)} == set(kinds(ran))
+    off = {
+        "search"
+    }  # it reads all methods' files, so that each edit of one would make it stale: tests/stages/test_search.py
+    assert {stage.kind for stage in resolve(ran)} == set(kinds(ran)) - off
 
 
 def test_git_stays_clean_but_for_the_lock_and_the_summary(ran: Path) -> None:
