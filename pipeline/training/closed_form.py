@@ -36,7 +36,7 @@ def fit_closed_form(run: Run, start: Start, cache: Cache) -> None:
         FileError: The observed labels or the beliefs are not those of the table.
     """  # noqa: DOC502  raised by the functions below
     device, own = choose_device(), base.load(run.method).labels
-    observed = read_observed(run.observed_file, run.table, {own, "single"})
+    observed = read_observed(run.observed_file, run.table, [own])
     train_labels = observed[own][run.table.rows("train")]
     _ = run.beliefs  # its thresholds read them: absent ones stop it here
     network = start.make_network(at_scale(run.settings.head, "none"))  # the rules refuse `unit` alone

@@ -62,7 +62,7 @@ def execute(run: Run, start: Start) -> None:
         if run.settings.readout is not None:
             before, images = logits, inputs["train"]
             assert isinstance(images, ImageInputs)  # the rules refuse cached features
-            network, _ = read_out(run, run.settings.readout, trained.network, images, train_labels)
+            network = read_out(run, run.settings.readout, trained.network, images, train_labels)
             trained = replace(trained, network=network)
             logits = _predict(run, network, inputs)
         found = (taken.setting, taken.rows, logits, train_labels, trials.reads, taken.comparison, taken.left_out)

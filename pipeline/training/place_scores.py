@@ -8,9 +8,10 @@ Source: ours, 2026.
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from scipy.special import logsumexp
+import torch
 
 from pipeline.methods.shared.draw_likelihood import CountDraw, ShareDraw
+from pipeline.networks import places as heads
 from pipeline.training.calibrate import Calibration, calibrate
 
 BATCH = 256
@@ -64,8 +65,8 @@ class Places(NamedTuple):
 
 def log_mean_exp(logits: np.ndarray, sharpness: float) -> np.ndarray:
     """Return the (R, C) log-mean-exp over the last axis of (R, C, P) logits, in float64."""
-    values = logits.astype(np.float64)
-    return (logsumexp(sharpness * values, axis=2) - np.log(values.shape[2])) / sharpness
+    places = torch.from_numpy(logits.astype(np.float64))[..., None]
+    return heads.log_mean_exp(places, sharpness).numpy()
 
 
 class Calibrated(NamedTuple):

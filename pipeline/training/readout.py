@@ -10,19 +10,21 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+from pydantic import TypeAdapter
 
 from pipeline.core.errors import ConfigError
 from pipeline.core.progress import track
 from pipeline.labels.beliefs import read_settings
 from pipeline.methods.shared import base
-from pipeline.methods.shared.draw_likelihood import CountDraw, ShareDraw
+from pipeline.methods.shared.draw_likelihood import ShareDraw
 from pipeline.networks.network import Network
 from pipeline.training.beliefs import FITS, Beliefs, Sampling, believe
 from pipeline.training.features import PLACES, PLAIN, Extractor
 from pipeline.training.inputs import ImageInputs, batches
 from pipeline.training.place_scores import Places
 from pipeline.training.run import Run
-from pipeline.training.settings import Readout
+from pipeline.training.settings import LabelDraw, Readout
+from pipeline.training.stored_beliefs import make_draw
 
 UNTOLD = 1e-12
 """Share of the present labels that is shown, to an oracle, of cells whose truth nobody knows: they tell nothing, and
@@ -46,9 +48,7 @@ class _LivePlaces:
         return np.concatenate([part[PLACES] for part in self.extractor.extract(self.images, cut, False, places=True)])
 
 
-def read_out(
-    run: Run, readout: Readout, network: Network, images: ImageInputs, labels: np.ndarray
-) -> tuple[Network, np.ndarray]:
+def read_out(run: Run, readout: Readout, network: Network, images: ImageInputs, labels: np.ndarray) -> Network:
     """Fit a new head to the features of a trained network.
 
     Args:
@@ -59,8 +59,7 @@ def read_out(
         labels: (N, C) int8 training labels as the method was given them.
 
     Returns:
-        The network with the new head, and (N, C) logits of the training images by fits without their labels. The
-        backbone has seen these labels all the same, so that the logits are surer than those of a new image.
+        The network with the new head.
 
     Raises:
         ConfigError: The features cannot be fitted.
@@ -86,7 +85,7 @@ def read_out(
     with torch.no_grad():
         made.head.linear.weight.copy_(torch.from_numpy(fitted.weights))  # pyright: ignore
         made.head.linear.bias.copy_(torch.from_numpy(fitted.bias))  # pyright: ignore
-    return made.eval(), fitted.logits
+    return made.eval()
 
 
 def fit_labels(
@@ -112,8 +111,7 @@ def fit_labels(
     if base.load(run.method).labels == "all":
         draw, fits = (ShareDraw(1.0), 1) if labels.all() else (ShareDraw(UNTOLD), FITS)
         return believe(features, labels, mirrored, draw, fits, sampling, places)
-    drawn = read_settings(run.beliefs_file)["draw"]
-    draw = CountDraw() if drawn["kind"] == "count" else ShareDraw(drawn["value"])
+    draw = make_draw(TypeAdapter(LabelDraw).validate_python(read_settings(run.beliefs_file)["draw"]))
     single = run.single[rows]
     shown = np.where(np.abs(single) == 2, single, labels)  # known by the rules alone
     return believe(features, shown, mirrored, draw, FITS, sampling, places)
