@@ -1,4 +1,4 @@
-"""Real photographs in VOC and COCO layout through five stages; what they hold is counted here from the raw files."""
+"""Real photographs in VOC and COCO layout through six stages; what they hold is counted here from the raw files."""
 
 import json
 import shutil
@@ -15,6 +15,7 @@ from sklearn.metrics import average_precision_score
 from pipeline.config import profiles
 from pipeline.labels.table import SPLITS, read_table
 from stages.backbone import backbone
+from stages.beliefs import beliefs
 from stages.features import features
 from stages.linear_init import linear_init
 from stages.prepare import prepare
@@ -58,6 +59,7 @@ def run(root: Path, repository: Path, dataset: str, change: dict[str, Any], epoc
     for stage in (prepare, backbone, features):
         stage(root, dataset)
     simulate(root, dataset, 0)
+    beliefs(root, dataset, 0)
     linear_init(root, dataset, "em", 0, 0)
 
 
