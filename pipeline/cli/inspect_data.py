@@ -23,7 +23,6 @@ from pipeline.core.faults import FaultyData, pluralize, preview
 from pipeline.core.progress import track
 from pipeline.core.text import to_printable
 from pipeline.data import disk, published
-from pipeline.data.corrected import read_corrected
 from pipeline.data.images import ImageError, decode_noting
 from pipeline.data.packing import ODD, oddities
 from pipeline.data.raw import Pictures, find_root, warn_partial_labels
@@ -172,8 +171,7 @@ def read_lists(source: ModuleType, settings: Any, root: Path, dataset: str) -> D
     """
 
     def read(**changes: str) -> Dataset:
-        asked = settings.model_copy(update=changes)
-        return read_corrected(lambda wanted: source.read(wanted, root), asked, root, dataset)
+        return base.read(source, settings.model_copy(update=changes), root, dataset)
 
     if not isinstance(settings, Pictures):
         return read()

@@ -16,7 +16,6 @@ from pipeline.core import files, resume
 from pipeline.core.device import choose_device
 from pipeline.core.errors import ConfigError, FileError, SourceError
 from pipeline.core.text import prefixed
-from pipeline.data.corrected import read_corrected
 from pipeline.labels import weights
 from pipeline.labels.beliefs import beliefs_file, read_given
 from pipeline.labels.corrections import digest_corrections
@@ -129,7 +128,7 @@ def read_raw(
         if now is not None and as_read and (folder / "table.h5").is_file():
             table, objects = read_table(folder / "table.h5"), read_objects(folder / "table.h5")
         else:
-            data = read_corrected(lambda wanted: source.read(wanted, root), settings, root, dataset)
+            data = sources.read(source, settings, root, dataset)
             table, objects = data.table, data.objects
     except (SourceError, FileError, OSError) as error:
         return [prefixed(key, line) for line in str(error).splitlines()], None, None
