@@ -664,6 +664,16 @@ def test_labels_that_are_not_exhaustive_are_no_clean_ones(project: Project) -> N
     assert scorer(project, "clean", exhaustive=False, scored=scored)(logits) == pytest.approx(100 * np.mean(found))
 
 
+@pytest.mark.parametrize("method", ["full", "iun", "ridge_full"])
+def test_an_oracle_is_not_trained_on_labels_that_nobody_knows(project: Project, method: str) -> None:
+    project.sections["methods"]["ridge_full"] = {"default": {}}
+    project.set("linear_init", select="last", epochs=1)
+    project.write_table(exhaustive=False, scored=project.table.truth == 1)
+    with pytest.raises(ConfigError, match=rf"^grid\.linear_init: `{method}` is an oracle, .* take it out"):
+        linear_init(project.root, "digits", method, 0, 0)
+    assert not project.folder("linear_init", f"digits-{method}-0-0").exists()
+
+
 @pytest.mark.parametrize(
     ("known", "words"),
     [((), "Scores"), (("test",), "Scores of val"), (("val",), "Scores of test"), (("val", "test"), None)],
