@@ -89,6 +89,13 @@ class Project:
             for name, array in arrays.items():
                 hdf5.write_array(file, name, array, axes="image", units="as the test has it")
 
+    def put_places(self, places: np.ndarray) -> None:
+        """Beside the cache that is there."""
+        path = self.cache.with_name("places.h5")
+        hdf5.allocate(path, "places", places.shape, str(places.dtype), axes="image", units="as the test has it")
+        hdf5.map_array(path, "places")[:] = places
+        seal.append(path, [self.cache])
+
     def write_table(self, **changes: Any) -> None:
         write_table(self.root / "data" / "prepare" / "digits" / "table.h5", Table(**{**vars(self.table), **changes}))
 
