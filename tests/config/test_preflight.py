@@ -260,15 +260,15 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
             r"^finetune\.default\.head: `boosted` takes the mean .*, which top4 of features\.digits\.pools is not",
         ),
         (
-            {"finetune/digits": {"readout": {"pools": ["mean"], "sharpness": None}}},
+            {"finetune/digits": {"readout": {"pools": ["mean"], "sharpness": None, "share": 1.0}}},
             r"^finetune\.digits\.readout: fits the head of grid\.finetune anew, .* take `an` from grid\.landscape\n",
         ),
         (
-            {"finetune/default/readout": {"pools": ["mean", "mean"], "sharpness": None}},
+            {"finetune/default/readout": {"pools": ["mean", "mean"], "sharpness": None, "share": 1.0}},
             r"finetune\.default\.readout\.pools: names an entry twice \(given: \[mean, mean\]\)",
         ),
         (
-            {"finetune/default/readout": {"pools": ["mean"], "sharpness": 1e-5}},
+            {"finetune/default/readout": {"pools": ["mean"], "sharpness": 1e-5, "share": 1.0}},
             r"finetune\.default\.readout\.sharpness: .*0\.001 \(given: 1\.0e-05\)",
         ),
         (
