@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from pipeline.bundles.read import Model
+from pipeline.bundles.scorer import Scorer
 from pipeline.core import files
 from pipeline.core.errors import ConfigError, FileError
 
@@ -31,7 +32,7 @@ def export(model: Model, path: Path, pictures: np.ndarray) -> float:
     """
     try:
         import onnx
-        import onnxruntime
+        import onnxruntime  # noqa: F401
         import onnxscript  # noqa: F401  torch needs it
     except ImportError as error:
         raise ConfigError(f"--onnx: needs {error.name}; pip install 'spml[onnx]'") from error
@@ -55,19 +56,33 @@ def export(model: Model, path: Path, pictures: np.ndarray) -> float:
     _forget_places(made)
     onnx.checker.check_model(made)
     files.write_bytes(path, made.SerializeToString(deterministic=True))
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    difference = 0.0
-    for count in (1, len(pictures)):  # any number at a time
-        found = session.run(None, {INPUT: pictures[:count]})[0]
-        with torch.inference_mode():
-            wanted = scorer(torch.from_numpy(pictures[:count])).probabilities.numpy()
-        difference = max(difference, float(np.abs(np.asarray(found) - wanted).max()))
+    difference = compare(path, scorer, pictures)
     if not difference <= CLOSE:
         path.unlink()
         raise FileError(
-            f"{path.name}: onnxruntime's probabilities differ from torch's by {difference:.2g}: not written"
+            f"{path.name}: onnxruntime's probabilities differ from torch's by {difference:.2g}, so it is not written"
         )
     return difference
+
+
+def compare(path: Path, scorer: Scorer, pictures: np.ndarray) -> float:
+    """Return the largest difference between the probabilities of onnxruntime and of torch.
+
+    Args:
+        path: The ONNX file.
+        scorer: What torch computes.
+        pictures: (B, size, size, 3) uint8, at least one; they are given together, and the first one alone.
+    """
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    differences = []
+    for count in (1, len(pictures)):
+        (found,) = session.run([OUTPUTS[0]], {INPUT: pictures[:count]})
+        with torch.inference_mode():
+            wanted = scorer(torch.from_numpy(pictures[:count])).probabilities.numpy()
+        differences.append(np.abs(np.asarray(found) - wanted).max())
+    return float(max(differences))
 
 
 def _forget_places(made: "onnx.ModelProto") -> None:  # noqa: F821  # pyright: ignore

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import expit
 
 from pipeline.bundles.pictures import Picture, read_pictures
 from pipeline.bundles.read import Model
@@ -49,4 +50,4 @@ def predict(
                 continue
             own = next(logits)
             labels = [classes[column] for column in np.flatnonzero(own >= thresholds)]
-            yield Prediction(picture, labels, None, 1 / (1 + np.exp(-own.astype(np.float64))))
+            yield Prediction(picture, labels, None, expit(own.astype(np.float64)))

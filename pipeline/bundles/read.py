@@ -146,7 +146,7 @@ def _raise_if_other(
         FileError: As said.
     """
     for name in [*wanted, *state]:
-        shapes = [str(tuple(each[name].shape)) if name in each else "lacks it" for each in (wanted, state)]
+        shapes = [str(tuple(each[name].shape)) if name in each else "absent" for each in (wanted, state)]
         if shapes[0] != shapes[1]:
             raise FileError(
                 f"{folder / WEIGHTS}: {name} is {shapes[1]}, and the network of {MODEL}, of {classes} classes, has "

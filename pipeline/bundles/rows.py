@@ -12,6 +12,7 @@ import numpy as np
 from pipeline.bundles.predict import Prediction
 from pipeline.core import files
 from pipeline.core.errors import ConfigError, FileError
+from pipeline.core.text import to_printable
 
 ENDINGS = (".csv", ".jsonl", ".parquet")
 Rows = Iterable[dict[str, Any]]
@@ -50,7 +51,7 @@ class Columns:
 
     def row(self, made: Prediction) -> dict[str, Any]:
         """Return the row of a prediction; None where nothing is known."""
-        row: dict[str, Any] = {"path": made.picture.path}
+        row: dict[str, Any] = {"path": to_printable(made.picture.path)}  # it may be no UTF-8
         row |= {column: made.picture.given[name] for name, column in self.given.items()}
         row |= {"labels": made.labels, "error": made.error, **dict.fromkeys(self.scores)}
         if made.scores is None:

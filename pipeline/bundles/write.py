@@ -15,7 +15,6 @@ import numpy as np
 import safetensors.torch
 import torch
 
-from pipeline.bundles import standalone
 from pipeline.bundles.choose import read_text
 from pipeline.bundles.export import export
 from pipeline.bundles.layout import CARD, CLASSES, FILES, FORMAT, MODEL, ONNX, SCRIPT, SUMS, WEIGHTS, Description
@@ -28,6 +27,8 @@ from pipeline.data.images import Pixels
 from pipeline.networks.network import Network, cpu_state, on_backbone, restore
 
 TEMPLATE = Path(__file__).parent / "templates" / "card.md.j2"
+STANDALONE = Path(__file__).with_name("standalone.py")
+"""Copied and never imported: it needs onnxruntime."""
 PACKAGES = ("numpy", "pillow", "safetensors", "spml", "timm", "torch")
 """Whose versions a bundle names."""
 COMPARED = 16
@@ -84,24 +85,45 @@ def write_bundle(root: Path, name: str, folder: Path, onnx: bool) -> list[str]:
     network = _restore(source)
     about = _describe(source, network)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as name_of_new:
-        new = Path(name_of_new)
-        state = {key: value.contiguous() for key, value in cpu_state(network).items()}
-        files.write_bytes(new / WEIGHTS, safetensors.torch.save(state, {"format": "pt"}))
-        files.write_json(new / MODEL, about.model_dump(mode="json"))
-        files.write_text(new / CLASSES, "\n".join(about.classes))
-        shutil.copyfile(standalone.__file__, new / SCRIPT)
-        _write_sums(new)
-        lines, difference = [], None
-        if onnx:
-            pictures = source.pictures
-            difference = export(read_model(new), new / ONNX, pictures[np.arange(min(COMPARED, len(pictures)))])
-            lines.append(f"{ONNX}: probabilities differ from torch's by {difference:.1g} at most")
-        _write_card(about, new, difference)
-        _write_sums(new)
-        _move(new, folder)
+    pictures = source.pictures
+    compared = pictures[np.arange(min(COMPARED, len(pictures)))] if onnx else None
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as new:
+        difference = write_files(Path(new), network, about, compared)
+        _move(Path(new), folder)
     size = sum(file.stat().st_size for file in folder.iterdir() if file.name in FILES)
-    return [*lines, f"{folder}: {len(about.classes)} classes, {size / 1e6:,.1f} MB, thresholds {_chosen(about)}"]
+    said = f"{folder}: {len(about.classes)} classes, {size / 1e6:,.1f} MB, thresholds {_chosen(about)}"
+    if difference is None:
+        return [said]
+    return [f"{ONNX}: its probabilities differ from torch's by {difference:.1g} at most", said]
+
+
+def write_files(folder: Path, network: Network, about: Description, pictures: np.ndarray | None) -> float | None:
+    """Write the files of a bundle.
+
+    Args:
+        folder: An empty folder.
+        network: What was learned.
+        about: What is said of it.
+        pictures: (B, size, size, 3) uint8 by which ``model.onnx`` is compared with torch; None: none is written.
+
+    Returns:
+        The largest difference of a probability between the two.
+
+    Raises:
+        FileError: The network cannot be exported, or scores differently there.
+        ConfigError: The packages that ONNX needs are not installed.
+    """  # noqa: DOC502  raised by `export`
+    state = {key: value.contiguous() for key, value in cpu_state(network).items()}
+    files.write_bytes(folder / WEIGHTS, safetensors.torch.save(state, {"format": "pt"}))
+    files.write_json(folder / MODEL, about.model_dump(mode="json"))
+    files.write_text(folder / CLASSES, "\n".join(about.classes))
+    shutil.copyfile(STANDALONE, folder / SCRIPT)
+    _write_sums(folder)
+    difference = None if pictures is None else export(read_model(folder), folder / ONNX, pictures)
+    context = about.model_dump() | {"onnx": difference is not None, "difference": difference}
+    write_summary(folder / CARD, TEMPLATE, context)
+    _write_sums(folder)
+    return difference
 
 
 def _chosen(about: Description) -> str:
@@ -273,9 +295,3 @@ def _read_versions() -> dict[str, str]:
         with suppress(metadata.PackageNotFoundError):  # this project itself, run from its folder
             versions[name] = metadata.version(name)
     return versions
-
-
-def _write_card(about: Description, folder: Path, difference: float | None) -> None:
-    """Write MODEL_CARD.md."""
-    context = about.model_dump() | {"onnx": difference is not None, "difference": difference}
-    write_summary(folder / CARD, TEMPLATE, context)

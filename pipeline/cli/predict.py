@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.cli.verbs import Failed, Verbs
+from pipeline.core.errors import ConfigError
 from pipeline.core.faults import pluralize
 
 if TYPE_CHECKING:
@@ -69,12 +70,15 @@ def run(options: argparse.Namespace) -> Iterator[str]:
 
     Raises:
         Failed: A picture is broken.
+        ConfigError: The output is one of the inputs.
     """
     from pipeline.bundles import rows  # these load torch
     from pipeline.bundles.pictures import list_pictures
     from pipeline.bundles.predict import predict
     from pipeline.bundles.read import read_model
 
+    if options.to and any(options.to.resolve() == Path(place).resolve() for place in options.images):
+        raise ConfigError(f"--to: {options.to} would overwrite what it is made from; name another file")
     write = rows.choose_writer(options.to) if options.to else None
     listed = list_pictures(options.images)
     model = read_model(options.model)
