@@ -91,7 +91,7 @@ def store_run(run: Run, result: Result) -> None:
         **splits,
     }
     files.write_json(folder / "metrics.json", metrics)
-    thresholds = set_thresholds(run, result.logits, result.left_out)
+    thresholds = set_thresholds(run, result.logits, None if _only_ranks(run, result) else result.left_out)
     files.write_json(folder / "thresholds.json", thresholds)
     compared = {f"{split}_map": splits[split]["map"] for split in ("test", "val")}
     files.write_json(folder.with_name(f"{run.key}.json"), compared)  # what `dvc metrics` and `dvc exp show` tell
@@ -117,6 +117,11 @@ def store_run(run: Run, result: Result) -> None:
     }
     write_summary(folder / "summary.md", SUMMARY, context)
     write_manifest(folder, [*result.reads, *({run.beliefs_file} - set(result.reads))])
+
+
+def _only_ranks(run: Run, result: Result) -> bool:
+    """Return whether logits of images that were left out are means of two scores by places, not scores of the head."""
+    return result.before is not None and run.settings.head.kind == "places"
 
 
 def _score_before(run: Run, result: Result) -> dict[str, float | None] | None:

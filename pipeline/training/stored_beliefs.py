@@ -61,6 +61,7 @@ def fit_beliefs(settings: BeliefFits, cache: Cache, table: Table, observed: np.n
     report = {
         "kind": settings.kind,
         "fits": [vars(each) for each in fitted.fits],
+        "groups": fitted.groups,
         "labels_per_image": _interval(fitted.labels._asdict()),
         "shares": {
             name: _interval(dict(zip(("value", "low", "high"), share, strict=True)))
@@ -120,6 +121,7 @@ def take_given(root: Path, settings: GivenBeliefs, table: Table, observed: np.nd
         "file": settings.file,
         "file_sha256": files.sha256(file),
         "fits": [],
+        "groups": None,
         "labels_per_image": {"value": labels, "low": None, "high": None},
         "shares": {
             name: {"value": float(share), "low": None, "high": None}

@@ -1,6 +1,7 @@
 """The stage beliefs on data made by hand: invariants by enumeration, a door for tables of others, and bad input."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from math import comb
 from pathlib import Path
@@ -120,6 +121,12 @@ def few_images(project: Project) -> None:
     project.write(table={"split": split, "official": (split == 2).astype(np.uint8)})
 
 
+def grouped(count: int, project: Project) -> None:
+    """So many groups in each split."""
+    names = (f"{split} {row % count}" for row, split in enumerate(project.table.split.tolist()))
+    project.write(table={"groups": tuple(names)})
+
+
 KINDS = {
     "one shown": lambda project: None,
     "several shown": several,
@@ -128,10 +135,26 @@ KINDS = {
     "a class that is not shown": unseen,
     "one class": one_class,
     "fewer images than classes": few_images,
+    "one group": partial(grouped, 1),
+    "two groups": partial(grouped, 2),
+    "eight groups": partial(grouped, 8),
     "float16": lambda project: project.write(dtype="float16"),
     "mirrored": lambda project: project.write(mirrored=True),
     "more features than images": lambda project: project.write(width=60),
 }
+
+
+@pytest.mark.parametrize("count", [None, 1, 2, 8])
+def test_what_groups_keep_beliefs_from_is_said(project: Project, count: int | None) -> None:
+    if count:
+        grouped(count, project)
+    _, report = project.run()
+    assert report["groups"] == count
+    told = (project.folder / "summary.md").read_text()
+    assert ("Warning: all training images that were fitted are of one group" in told) == (count == 1)
+    assert ("did not see any image of its group" in told) == ((count or 1) > 1)
+    ends = [report["labels_per_image"]["low"], *(share["high"] for share in report["shares"].values())]
+    assert [end is None for end in ends] == [count in (1, 2)] * len(ends)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -161,8 +184,12 @@ def test_every_image_and_class_has_a_belief_that_follows_from_its_logits(project
         [[report["shares"][name][end] for end in ("value", "low", "high")] for name in report["shares"]], float
     )
     np.testing.assert_allclose(found.shares, ends)
-    guessed = [bool(np.isnan(end).all()) for end in ends[:, 1:]]  # of a guess there is no interval
-    assert [name for name, guess in zip(project.table.classes, guessed, strict=True) if guess] == names
+    guessed = [bool(np.isnan(end).all()) for end in ends[:, 1:]]  # of a guess there is no interval, nor of so few
+    few = kind in ("fewer images than classes", "one group", "two groups")
+    assert [name for name, guess in zip(project.table.classes, guessed, strict=True) if guess or few] == (
+        list(project.table.classes) if few else names
+    )
+    assert not few or all(guessed)
     assert all(f"no training image shows {name}" in (project.folder / "summary.md").read_text() for name in names[:1])
 
 

@@ -53,7 +53,7 @@ def test_the_run_is_the_network_under_the_fitted_head(project: Project, method: 
     linear_init(project.root, "digits", method, 0, 0)
     finetune(project.root, "digits", method, 0, 0)
     plain = read_json(project.folder("finetune", f"digits-{method}-0-0") / "metrics.json")
-    project.set("finetune", readout={"pools": POOLS, "sharpness": sharpness})
+    project.set("finetune", readout={"pools": POOLS, "sharpness": sharpness, "share": 1.0})
     finetune(project.root, "digits", method, 0, 0)
     folder = project.folder("finetune", f"digits-{method}-0-0")
     network, train = restore(folder / "weights.pt"), project.table.rows("train")
@@ -80,7 +80,7 @@ def test_the_run_is_the_network_under_the_fitted_head(project: Project, method: 
 
 def test_features_that_cannot_be_fitted_are_named(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     linear_init(project.root, "digits", "an", 0, 0)
-    project.set("finetune", readout={"pools": ["mean"], "sharpness": None})
+    project.set("finetune", readout={"pools": ["mean"], "sharpness": None, "share": 1.0})
     flat = lambda *_: np.ones((20, 8), np.float32)  # noqa: E731
     monkeypatch.setattr("pipeline.training.readout._extract", lambda _, images, __: flat()[: len(images)])
     with pytest.raises(ConfigError, match=r"^finetune digits-an-0-0: readout: no feature varies"):
