@@ -15,6 +15,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OURS = {"pipeline", "stages", "tests", "benchmarks", "docs"}
 TOOLS = {"mkdocs-material", "pyright", "pytest-xdist", "ruff"}
 """Declared and never imported."""
+EXTRAS = ("onnx", "parquet")
+"""Of the library, imported within the functions that need them."""
 
 
 def declared(*groups: str) -> dict[str, Requirement]:
@@ -44,7 +46,8 @@ def imports(folder: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("folder", "groups"), [("pipeline", ()), ("stages", ()), ("tests", ("dev",)), ("docs", ("docs",))]
+    ("folder", "groups"),
+    [("pipeline", EXTRAS), ("stages", ()), ("tests", ("dev", *EXTRAS)), ("docs", ("docs",))],
 )
 def test_what_is_imported_is_declared(folder: str, groups: tuple[str, ...]) -> None:
     assert imports(folder) <= set(declared(*groups))
@@ -52,12 +55,12 @@ def test_what_is_imported_is_declared(folder: str, groups: tuple[str, ...]) -> N
 
 def test_what_is_declared_is_used() -> None:
     used = imports("pipeline") | imports("stages") | imports("tests") | imports("docs")
-    assert set(declared("dev", "docs")) - used == TOOLS
+    assert set(declared("dev", "docs", *EXTRAS)) - used == TOOLS
 
 
 def test_pins_meet_the_ranges() -> None:
     pinned = pins()
-    for name, requirement in declared("dev", "docs").items():
+    for name, requirement in declared("dev", "docs", *EXTRAS).items():
         assert requirement.specifier.contains(pinned[name]), f"{requirement} is pinned to {pinned[name]}"
     assert (pinned["torch"], pinned["torchvision"]) == ("2.14.1", "0.29.1")
 
