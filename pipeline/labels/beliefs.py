@@ -33,7 +33,7 @@ class Beliefs:
             end of its interval; ends that nobody knows are not a number.
         draw: How labels are taken to have come to be shown: ``count``, as many as are shown were picked of those
             present, and ``shares`` are of images that show one; ``share``, each was shown with one chance.
-        ranking: (N, C) float32, the higher, the likelier an unknown label is present, within a split and across classes.
+        ranking: (N, C) float32, the higher, the likelier an unknown label is present, of all classes of a split.
     """
 
     belief: np.ndarray

@@ -17,8 +17,8 @@ from pipeline.labels.observed import observed_file, read_observed
 from pipeline.methods.shared.draw_likelihood import ShareDraw
 from pipeline.training import ridge
 from pipeline.training.beliefs import believe
-from pipeline.training.readout import closed_form
 from pipeline.training.features import Cache
+from pipeline.training.readout import closed_form
 from stages.linear_init import linear_init
 from tests.training.test_run import Project
 
