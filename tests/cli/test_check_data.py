@@ -44,6 +44,7 @@ BLOCKS = {
             "val_fraction": 0.0,
             "test_fraction": 0.0,
             "split_seed": 1,
+            "unlabelled": None,
         },
     },
 }

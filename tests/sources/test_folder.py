@@ -27,7 +27,7 @@ def settings(**changes) -> folder.Settings:
     }
     fixed |= {"split_folders": False, "same_name": "separate"}
     return folder.Settings.model_validate(
-        fixed | {"val_fraction": 0.2, "test_fraction": 0.2, "split_seed": 0} | changes
+        fixed | {"val_fraction": 0.2, "test_fraction": 0.2, "split_seed": 0, "unlabelled": None} | changes
     )
 
 
