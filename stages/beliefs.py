@@ -54,7 +54,7 @@ def beliefs(root: Path, dataset: str, draw: int) -> None:
             found = fit_beliefs(settings, stored, table, observed, draw)
         except ValueError as error:
             raise ConfigError(f"beliefs.{dataset}: {error}") from error
-    output, reads = beliefs_file(root, dataset, draw), [cache, table_file, labels_file]
+    output, reads = beliefs_file(root, dataset, draw), [*stored.reads, table_file, labels_file]
     write_beliefs(output, found.beliefs, found.head, reads, settings.model_dump())
     rows = [
         {"path": table.paths[row], "split": SPLITS[table.split[row]], "class": table.classes[column], "belief": chance}

@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.cli.label_files import (
+    ABSENT,
     GROUP,
     SPLIT,
     Declared,
     Named,
+    check_group,
     check_named,
     explain_unclear,
     find_separator,
@@ -23,9 +25,6 @@ from pipeline.data.names import NO_CLASS
 from pipeline.data.own_data import WORDS
 from pipeline.sources import csv as tables
 from pipeline.sources import json as objects
-
-ABSENT = ("absent", "negatives", "negative")
-"""Usual keys of the labels known not to apply."""
 
 
 def recognise_json(files: list[Path], found: disk.Found, named: Named, declared: Declared) -> dict[str, Any]:
@@ -71,6 +70,7 @@ def _recognise_keys(files: list[Path], found: disk.Found, named: Named, declared
     keys = list(dict.fromkeys(key for row in rows for key in row))
     check_named(file, "key", keys, named)
     values = {key: [row.get(key) for row in rows] for key in keys}
+    check_group(file, "key", named, values[named.group] if named.group else [], marks=False)
     free = [key for key in keys if key not in astuple(named)]
     paths = [named.path] if named.path else [key for key in free if has_pictures(values[key])]
     paths = paths or [key for key in free if names_pictures(values[key], found.pictures)]

@@ -11,7 +11,7 @@ from typing import Any
 from pipeline.config import rules
 from pipeline.config.graph import LastRun
 from pipeline.config.params import PUBLISHED, TRAINING_STAGES, Params, method_file, method_key
-from pipeline.config.plan import check_method, check_search, plan_run
+from pipeline.config.plan import check_method, check_search, plan_run, plan_search
 from pipeline.core import files, resume
 from pipeline.core.device import choose_device
 from pipeline.core.errors import ConfigError, FileError, SourceError
@@ -290,7 +290,7 @@ def check_searches(params: Params, tables: dict[str, Table]) -> list[str]:
             continue
         problems += check_search(params, dataset)
         if dataset in tables:
-            problems += rules.searched_data(params, dataset, tables[dataset])
+            problems += rules.searched_data(params, dataset, tables[dataset], plan_search(params, dataset))
     return problems
 
 

@@ -156,6 +156,8 @@ class PlannedRun:
     """Augmented views of an image that the method compares."""
     needs: AbstractSet[str]
     """What the method reads beside logits."""
+    labels: str
+    """Label set that the method is given, of `LABEL_SETS`."""
     closed_form: bool = False
     """Whether the method's head on cached features is fitted in closed form."""
 
@@ -187,7 +189,7 @@ def training_run(run: PlannedRun) -> list[str]:
 def training_data(run: PlannedRun, table: Table) -> list[str]:
     """Return what keeps a run from learning from the data of its dataset."""
     problems = [*selection(run, table), *validation_without_positives(run.dataset, table), *epoch_logits(run, table)]
-    return problems + group_consistency(run, table)
+    return [*problems, *oracle(run.where, run, run.dataset, table), *group_consistency(run, table)]
 
 
 def cached_features(run: PlannedRun) -> list[str]:
@@ -421,6 +423,27 @@ def selection(run: PlannedRun, table: Table) -> list[str]:
     return [f"{run.origin('select')}: clean, but {but}"]
 
 
+def oracle(key: str, asked: "PlannedRun | Searched", dataset: str, table: Table) -> list[str]:
+    """Return a problem where a method is to be given labels that nobody knows.
+
+    Args:
+        key: Key of params.yaml that asks for the method.
+        asked: The method, with the label set that it is given.
+        dataset: Name of a dataset.
+        table: Its table.
+    """
+    rows = table.rows("train")
+    unknown = np.count_nonzero(~table.scored[rows])
+    if asked.labels == "single" or table.exhaustive or not unknown:
+        return []
+    given = {"all": "every label", "negatives": "every absence"}[asked.labels]
+    return [
+        f"{key}: `{asked.method}` is an oracle, which is given {given}, and nobody knows {unknown:,} of the "
+        f"{table.scored[rows].size:,} training labels of {dataset}, which are not exhaustive; take it out, or label "
+        "them in full"
+    ]
+
+
 def group_consistency(run: PlannedRun, table: Table) -> list[str]:
     """Return a problem where consistency within groups is asked for and no two training images are of one group."""
     groups = table.group_numbers("train")
@@ -454,10 +477,12 @@ def epoch_logits(run: PlannedRun, table: Table) -> list[str]:
 class Searched:
     """A method whose settings are searched, and what it declares."""
 
+    method: str
     key: str
     """Key of params.yaml that asks for it."""
     views: tuple[str, ...]
     needs: AbstractSet[str]
+    labels: str
     closed_form: bool
 
 
@@ -504,8 +529,8 @@ def searched_method(params: Params, dataset: str, method: Searched) -> list[str]
     return problems
 
 
-def searched_data(params: Params, dataset: str, table: Table) -> list[str]:
-    """Return what keeps a search from scoring heads on the data of its dataset."""
+def searched_data(params: Params, dataset: str, table: Table, methods: Iterable[Searched]) -> list[str]:
+    """Return what keeps a search from training and scoring the heads of some methods on the data of its dataset."""
     scores, key = params.settings("search", dataset).scores, f"search.{dataset}.scores"
     problems = []
     if "clean" in scores and not table.measurable("val"):
@@ -514,4 +539,4 @@ def searched_data(params: Params, dataset: str, table: Table) -> list[str]:
         problems += validation_without_positives(dataset, table)
     if "auto" in scores and (n := len(table.rows("train"))) < 2:
         problems.append(f"{key}: auto trains heads without a part of the training images, and {dataset} has {n}")
-    return problems
+    return problems + [line for each in methods for line in oracle(each.key, each, dataset, table)]

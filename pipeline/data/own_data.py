@@ -4,9 +4,10 @@ Splits that the data do not name are drawn by `drawn_splits`.
 Source: ours.
 """
 
+import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -39,6 +40,8 @@ Meaning = Literal["absent", "unknown"]
 """What a class is of which the data say nothing outright."""
 WORDS = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "dev": 1, "test": 2, "testing": 2}
 """What people call the splits, compared without case."""
+NUMBER = re.compile(r"\+?(-?)0*([0-9]+)(?:[.,]0*)?")
+"""A whole number; pandas writes a fraction of zeros as soon as one of a column is missing, and drops leading zeros."""
 
 
 class OwnData(Pictures):
@@ -149,6 +152,21 @@ def normalize_group(name: str) -> str:
     """Return the name of a group in its one form, unicode NFC without blanks around it; empty for words of no value."""
     form = unicodedata.normalize("NFC", name).strip()
     return "" if form.casefold() in NO_VALUE else form
+
+
+def check_roles(roles: dict[str, str | None]) -> None:
+    """Raise an error where settings give one column or key two roles.
+
+    Args:
+        roles: Dotted path of a setting -> the column or key that it names, None where it names none.
+
+    Raises:
+        ValueError: As said; the message names both settings.
+    """
+    first: dict[str, str] = {}
+    for role, name in roles.items():
+        if name is not None and (other := first.setdefault(normalize_class_name(name), role)) != role:
+            raise ValueError(f"{role}: {name!r} is {other} too, and says one thing: name another, or null")
 
 
 def place_row(row: Row, file: str) -> Row:
@@ -407,12 +425,32 @@ def _cells(rows: Sequence[Row], classes: tuple[str, ...], closed: bool) -> tuple
     return truth, scored
 
 
+def _check_groups(rows: Iterable[Row], faults: Faults) -> None:
+    """Note names of groups that differ in writing alone: each would be a group, and splits would cut the one thing."""
+    first: dict[str, Row] = {}
+    for row in rows:
+        if row.group:
+            first.setdefault(row.group, row)
+    numbers: dict[tuple[str | Any, ...], str] = {}
+    pairs = find_look_alikes(first, case=False)
+    for name in first:
+        if (number := NUMBER.fullmatch(name)) and (other := numbers.setdefault(number.groups(), name)) != name:
+            pairs.append((other, name))
+    for one, other in pairs:
+        where = f"{first[one].where} and {first[other].where}"
+        how = "write one of them everywhere; if they are two groups, put another letter before each"
+        faults.add(
+            f"names of groups differ in writing alone ({how})", f"{describe_look_alikes((one, other))} ({where})"
+        )
+
+
 def _follow_groups(kept: dict[str, Row], faults: Faults) -> tuple[dict[str, Row], int]:
-    """Give rows that name no split that of their group; a group whose rows name several is noted.
+    """Give rows that name no split that of their group; a group that has two names or splits is noted.
 
     Returns:
         The rows by path, and how many of them were given a split.
     """
+    _check_groups(kept.values(), faults)
     first: dict[str, Row] = {}  # group -> its first row that names a split
     for row in kept.values():
         if row.group and row.split is not None and (other := first.setdefault(row.group, row)).split != row.split:

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pipeline.core.errors import SourceError
 from pipeline.core.faults import Faults, check_class_names, find_duplicates, normalize_class_name, preview
@@ -51,6 +51,11 @@ class Objects(Strict):
     group_key: str | None
     """Key of the names or numbers of groups of images of one thing (a burst, a video, a patient, a product), which no
     split cuts; an object that lacks it is alone. null: there is none."""
+
+    @model_validator(mode="after")
+    def _each_key_says_one_thing(self) -> Self:
+        own_data.check_roles({key: name for key, name in self if key.endswith("_key")})
+        return self
 
 
 class Map(Strict):

@@ -21,7 +21,7 @@ from pipeline.networks.network import Network
 from pipeline.networks.places import PlacesHead
 from pipeline.networks.settings import Head, Scale
 from pipeline.training.features import Cache
-from pipeline.training.inputs import FeatureInputs, ImageInputs, Inputs
+from pipeline.training.inputs import FeatureInputs, ImageInputs, Inputs, Picked
 from pipeline.training.settings import Training
 
 SPLITS = ("train", "val", "test")
@@ -147,7 +147,7 @@ def feature_inputs(cache: Cache, run: Run, head: nn.Module) -> dict[str, Inputs]
     for split in SPLITS:
         rows = run.table.rows(split)
         views = (cache.mirrored, run.settings.flip) if split == "train" else (None, False)
-        places = cache.places[rows] if scored and cache.places is not None else None
+        places = Picked(cache.places, rows) if scored and cache.places is not None else None
         inputs[split] = FeatureInputs(cache.plain[rows], *views, places)
     return inputs
 

@@ -20,7 +20,7 @@ class Features(Strict):
     pools: Pools
     places: bool
     """Whether the features of each place are cached too, for beliefs and heads that score by places: as many times the
-    memory and disk of the cache as a map has places."""
+    disk of the cache as a map has places; they are read by blocks, so that memory does not grow."""
     mirrored: bool
     """Whether the left-right mirrored view is cached too (and used as augmentation by linear_init)."""
     batch_size: Count

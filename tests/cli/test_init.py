@@ -1,8 +1,11 @@
 """`spml init`: what it makes of a folder, and that the preflight takes the profile as it is."""
 
+import itertools
 import json
+import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -388,11 +391,61 @@ def test_what_the_user_names_is_not_guessed(tmp_path: Path, make: Any, named: Na
             Named(labels="k"),
             "no .csv or .json of labels whose columns or keys --path, --labels, --split or --group",
         ),
+        *(
+            (
+                make,
+                Named(**{one: name, other: name}),
+                rf"^--{other}: {name} is what --{one} names, too; a {what} says one",
+            )
+            for make, name, what in ((listed, "tags", "column"), (partial(objects, lines=True), "labels", "key"))
+            for one, other in itertools.combinations(vars(Named()), 2)
+        ),
     ],
 )
 def test_names_that_the_file_lacks_are_an_error(tmp_path: Path, make: Any, named: Named, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         recognise.recognise(make(tmp_path), False, named)
+
+
+@pytest.mark.parametrize(
+    "head, cells, words",
+    [
+        (
+            "f,label,patient",
+            "cat,p{}",
+            r"label of labels.csv is called as labels are; if it holds groups, say by --labels",
+        ),
+        ("f,Category,note", "cat,p{}", "Category of labels.csv is called as labels are"),
+        (
+            "f,tags,part",
+            "cat,train",
+            r"part of labels.csv holds train, val and test; name the column of groups, or leave",
+        ),
+        ("f,cat,dog", "1,0", "dog of labels.csv holds 1 and 0, as the column of a class does"),
+        ("f,tags,cat", "dog,['a{}']", "cat of labels.csv holds lists"),
+    ],
+)
+def test_what_holds_something_else_holds_no_groups(tmp_path: Path, head: str, cells: str, words: str) -> None:
+    """It would be lost, and images of one label were never in two splits."""
+    folder = table(tmp_path, head, *(f"{name},{cells.format(number // 2)}" for number, name in enumerate(NAMES)))
+    group = re.match(r"\w+", words)[0]  # pyright: ignore
+    with pytest.raises(ConfigError, match=f"^--group: {words}"):
+        recognise.recognise(folder, False, Named(group=group))
+
+
+def test_groups_may_be_called_as_labels_are_where_these_are_named_too(tmp_path: Path) -> None:
+    folder = table(tmp_path, "f,class,what", *(f"{name},k{number // 2},cat" for number, name in enumerate(NAMES)))
+    block = recognise.recognise(folder, False, Named(group="class", labels="what"))
+    assert (block["group_column"], block["labels"]["column"]) == ("class", "what")
+
+
+@pytest.mark.parametrize("key", ["labels", "absent", "label"])
+def test_a_key_of_labels_is_none_of_groups(tmp_path: Path, key: str) -> None:
+    entries = [{"img": name, "tag": "cat", key: "dog"} for name in NAMES]
+    pictures(tmp_path, NAMES)
+    (tmp_path / "x.json").write_text(json.dumps(entries))
+    with pytest.raises(ConfigError, match=f"^--group: {key} of x.json is called as labels are"):
+        recognise.recognise(tmp_path, False, Named(group=key))
 
 
 def test_columns_are_named_on_the_command_line(project: Path, tmp_path: Path, capsys: Any) -> None:

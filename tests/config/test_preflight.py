@@ -5,10 +5,12 @@ import hashlib
 import itertools
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
@@ -18,7 +20,7 @@ from pipeline.config.params import METHODS, PARAMS, TRAINING_STAGES, Params, par
 from pipeline.config.plan import plan_run
 from pipeline.core import files
 from pipeline.core.errors import ConfigError
-from pipeline.labels.table import write_table
+from pipeline.labels.table import Table, write_table
 from pipeline.methods.shared import base
 from pipeline.networks import timm_backbone
 from pipeline.networks.settings import HEAD_GIVES, SAME_WEIGHTS
@@ -609,20 +611,62 @@ def test_labels_that_are_not_exhaustive_ask_for_settings_of_their_own(project: P
     }
     block |= {"split_folders": False, "same_name": "separate", "val_fraction": 0.25, "test_fraction": 0.25}
     project.edit({"prepare/digits": block})
-    assert project.problems() == [
+    found = project.problems()
+    oracles = [line for line in found if " is an oracle, " in line]
+    assert [line for line in found if line not in oracles] == [
         "simulate.protocol: seeded, but the labels of digits are not exhaustive; set it to given",
         *(
             f"{stage}.default.select: clean, but the labels of digits are not exhaustive; set it to auto or last"
             for stage in TRAINING_STAGES
         ),
     ]
-    project.edit({"simulate/default/protocol": "given"})
+    assert [line.partition(" is an")[0] for line in oracles] == [
+        *(f"grid.linear_init: `{method}`" for method in ("iun", "full", "ridge_full")),
+        *(f"grid.finetune: `{method}`" for method in ("iun", "full")),
+    ]
+    project.edit({"simulate/default/protocol": "given", "grid/landscape": []})
+    project.edit({f"grid/{stage}": ["an", "ridge"] for stage in ("linear_init", "finetune")})
     project.edit({f"{stage}/default/select": "last" for stage in TRAINING_STAGES})
     assert project.problems() == []
     project.edit({"prepare/digits": VOC | {"root": "voc"}})
     raw_data(project.root / "voc")
     assert project.problems() == [
         "simulate.protocol: given, but the labels of digits are exhaustive; set it to literature or seeded"
+    ]
+
+
+@pytest.mark.parametrize("stage", TRAINING_STAGES)
+def test_oracles_ask_for_labels_that_somebody_knows(project: Project, stage: str) -> None:
+    """Whatever their names are: by the label set that a method declares."""
+    truth = np.eye(3, dtype=np.int8)[np.arange(9) % 3]
+    known = truth == 1
+    split = np.arange(9, dtype=np.uint8) % 3
+    paths = tuple(f"{row}.png" for row in range(9))
+    given = Table(("a", "b", "c"), paths, truth, known, split, np.zeros(9, np.uint8), exhaustive=False)
+    in_full = replace(given, scored=known | (split == 0)[:, None])  # nobody wonders about a training label
+    names = base.names()
+    for name in names:
+        run = SimpleNamespace(method=name, labels=base.load(name).labels)
+        known_to_it = {"single": None, "all": "every label", "negatives": "every absence"}[run.labels]
+        lines = rules.oracle(f"grid.{stage}", cast(Any, run), "mine", given)
+        assert lines == bool(known_to_it) * [
+            f"grid.{stage}: `{name}` is an oracle, which is given {known_to_it}, and nobody knows 6 of the 9 training "
+            "labels of mine, which are not exhaustive; take it out, or label them in full"
+        ]
+        assert rules.oracle(f"grid.{stage}", cast(Any, run), "mine", replace(given, exhaustive=True)) == []
+        assert rules.oracle(f"grid.{stage}", cast(Any, run), "mine", in_full) == []
+    run = {"dataset": "digits", "method": "full", "draw": 0, "seed": 0, "set": {"stage": {}, "method": {}}}
+    run |= {"start": "an"} if stage == "finetune" else {}
+    project.edit({f"variants/{stage}": {"digits-full-0-0-x": run}, "grid/search": ["digits"]})
+    project.edit({"search/default/methods": {"an": [{}], "full": [{}], "iun": [{}]}})
+    tables = {"digits": given}
+    found = [
+        line.partition("`")[0] for line in preflight.check_runs(project.params, tables) if " is an oracle, " in line
+    ]
+    assert f"variants.{stage}.digits-full-0-0-x: " in found
+    searched = preflight.check_searches(project.params, tables)
+    assert [line.partition("`")[0] for line in searched if " is an oracle, " in line] == [
+        f"search.digits.methods.{name}: " for name in ("full", "iun")
     ]
 
 
