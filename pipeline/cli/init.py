@@ -47,6 +47,12 @@ def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
         ".json or .jsonl of labels, and write profiles/NAME.yaml for it. No picture is opened, nothing is copied. "
         "Columns (of JSON: keys) that are not recognised can be named.",
     )
+    add_options(parser)
+    return parser
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add to a parser what a folder of images is told by."""
     parser.add_argument("folder", type=Path, help="folder of the images, or the file of labels that lies there")
     parser.add_argument("--name", help="name of the dataset (default: made of the folder's)")
     parser.add_argument(
@@ -80,7 +86,6 @@ def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
     parser.add_argument(
         "--links", choices=("inside", "follow"), default="inside", help="follow: read linked folders too"
     )
-    return parser
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:
@@ -101,7 +106,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
         declared = replace(declared, unlabelled=_find_pool(options.folder, declared.unlabelled))
     block = recognise(options.folder, options.exhaustive, named, declared)
     folder = find_folder(options.folder).resolve()
-    name = options.name or re.sub("[^a-z0-9]+", "_", folder.name.lower()).strip("_")
+    name = name_dataset(options.folder, options.name)
     profile = Path("profiles") / f"{name}.yaml"
     if profile.exists():
         raise ConfigError(f"{profile} is there; give another name by --name, or delete it")
@@ -114,6 +119,11 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     yield from (f"warning: {warning}" for warning in warnings)
     heed = f"look at the warning{'' if len(warnings) == 1 else 's'} above, then: " if warnings else ""
     yield f"next: {heed}make repro PROFILE={name}"
+
+
+def name_dataset(place: Path, name: str | None) -> str:
+    """Return the name of the dataset in a folder: the one that is given, or one made of the folder's."""
+    return name or re.sub("[^a-z0-9]+", "_", find_folder(place).resolve().name.lower()).strip("_")
 
 
 def _find_pool(place: Path, pool: str) -> str:

@@ -220,14 +220,13 @@ def build(files: Files, content: Content, settings: OwnData) -> Dataset:
     entries = [row for _, row in found]
     places = [f"{row.where} {row.path!r}" for row in entries]
     labels = raw.imply_labels(classes, *_cells(entries, classes, content.closed), settings, (places, faults))
-    truth, scored = labels.truth, labels.scored
-    split, how, smaller = _split(truth, entries, settings, content.grouped)
+    split, how, smaller = _split(labels.truth, entries, settings, content.grouped)
     order = np.argsort(split == 2, kind="stable")  # (N,) test after the others, each by path
     table = Table(
         classes=classes,
         paths=tuple(names[row] for row in order),
-        truth=truth[order],
-        scored=scored[order],
+        truth=labels.truth[order],
+        scored=labels.scored[order],
         split=split[order],
         official=(split[order] == 2).astype(np.uint8),
         exhaustive=content.exhaustive,
