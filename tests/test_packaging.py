@@ -16,6 +16,9 @@ OURS = {"pipeline", "stages", "tests", "benchmarks", "docs"}
 TOOLS = {"mkdocs-material", "pyright", "pytest-xdist", "ruff"}
 """Declared and never imported."""
 
+OPTIONAL = {"pillow_heif": ["pillow-heif"]}
+"""Modules of extras, which need not be installed here -> their distributions."""
+
 
 def declared(*groups: str) -> dict[str, Requirement]:
     lines = PROJECT["dependencies"] + [line for group in groups for line in PROJECT["optional-dependencies"][group]]
@@ -38,13 +41,13 @@ def imports(folder: str) -> set[str]:
             elif isinstance(node, ast.ImportFrom):
                 modules.add(str(node.module))
     tops = {module.split(".")[0] for module in modules} - sys.stdlib_module_names - OURS - {"ruamel"}
-    known = packages_distributions()
+    known = packages_distributions() | OPTIONAL
     found = {str(canonicalize_name(known[top][0])) for top in tops}
     return found | ({"ruamel-yaml"} if any(module.startswith("ruamel.yaml") for module in modules) else set())
 
 
 @pytest.mark.parametrize(
-    ("folder", "groups"), [("pipeline", ()), ("stages", ()), ("tests", ("dev",)), ("docs", ("docs",))]
+    ("folder", "groups"), [("pipeline", ("heic",)), ("stages", ()), ("tests", ("dev",)), ("docs", ("docs",))]
 )
 def test_what_is_imported_is_declared(folder: str, groups: tuple[str, ...]) -> None:
     assert imports(folder) <= set(declared(*groups))

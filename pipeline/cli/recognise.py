@@ -13,6 +13,7 @@ from pipeline.cli.label_trees import find_names_file, is_names_file, recognise_o
 from pipeline.core.errors import ConfigError
 from pipeline.core.faults import pluralize, preview
 from pipeline.data import disk, layouts
+from pipeline.data.formats import name_remedies
 from pipeline.data.names import NO_CLASS
 from pipeline.data.own_data import WORDS
 
@@ -56,6 +57,7 @@ def recognise(
     found = disk.scan(folder, declared.links, (".xml",))
     if not found.pictures:
         other = f"; not read: {preview(found.unread)}" if found.unread else ""
+        other += f"; {remedy}" if (remedy := name_remedies(found.unread)) else ""
         other += "; the XML files need theirs at or below the folder" if found.others else ""
         raise ConfigError(f"{folder}: holds no picture ({', '.join(disk.ENDINGS)}){other}")
     if not place.is_file():

@@ -223,12 +223,12 @@ def test_root_counts_from_the_project_or_is_absolute(case, tmp_path):
 @EVERY
 def test_a_picture_of_each_row_is_found_and_one_of_an_unread_ending_is_told(case, tmp_path):
     place = written(case, tmp_path)
-    (place / case.picture).with_suffix(".heic").touch()
+    (place / case.picture).with_suffix(".jxl").touch()
     data = case.source.read(case.settings(), place)
     files = [data.image(row) for row in range(len(data.table.paths))]
     assert all(file.is_file() and str(file).endswith(path) for file, path in zip(files, data.table.paths, strict=True))
     assert place / case.picture in files
-    (warning,) = (text for text in data.report["warnings"] if ".heic" in text)
+    (warning,) = (text for text in data.report["warnings"] if ".jxl" in text)
     assert "1 picture of endings that are not read was left out: " in warning
 
 
