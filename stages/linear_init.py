@@ -45,7 +45,7 @@ def linear_init(root: Path, dataset: str, method: str, draw: int, seed: int, var
 
     torch.set_num_threads(1)  # a step of a linear head is too small to share; more threads wait for each other
     reads = [*stored.reads, run.observed_file]
-    start = Start(lambda head: Network(architecture | {"head": head.model_dump()}), make_inputs, reads, cross_fits=True)
+    start = Start(lambda head: Network(architecture | {"head": head.model_dump()}), make_inputs, reads, cache=stored)
     if load(method).closed_form:
         fit_closed_form(run, start, stored)
     else:

@@ -48,7 +48,7 @@ def summarize_draw(table: Table, draw: Draw, objects: Objects | None, settings: 
 
 
 def summarize_implied(table: Table, draw: Draw, known: np.ndarray) -> dict[str, Any] | None:
-    """Return how many labels of the training split are known by the table's rules.
+    """Return how many labels are known by the table's rules, in the training split by class too.
 
     Args:
         table: The table.
@@ -56,8 +56,9 @@ def summarize_implied(table: Table, draw: Draw, known: np.ndarray) -> dict[str, 
         known: (N, C) int8 labels with all that they imply.
 
     Returns:
-        JSON values, as `describe_implied` has them, and what share of the unknown cells is positive after that, null
-        where it cannot be measured; None without rules.
+        JSON values, as `describe_implied` has them of the training split; `splits`, the totals of each; and what share
+        of the training split's unknown cells is positive after that, null where it cannot be measured; None without
+        rules.
     """
     if table.rules is None:
         return None
@@ -67,7 +68,20 @@ def summarize_implied(table: Table, draw: Draw, known: np.ndarray) -> dict[str, 
     )
     unknown = (known[rows] == 0) & table.scored[rows]
     rate = float((table.truth[rows] == 1)[unknown].mean()) if table.exhaustive and unknown.any() else None
-    return found | {"false_negative_rate": rate}
+    splits = {split: count_implied(draw.observed, known, table.rows(split)) for split in SPLITS}
+    return found | {"splits": splits, "false_negative_rate": rate}
+
+
+def count_implied(told: np.ndarray, known: np.ndarray, rows: np.ndarray) -> dict[str, int]:
+    """Return how many labels of some rows the rules made present and absent.
+
+    Args:
+        told: (N, C) int8 labels before: 1 present, -1 absent, 0 unknown.
+        known: (N, C) int8 labels with all that they imply.
+        rows: (R,) rows.
+    """
+    made = known[rows] * (known[rows] != told[rows])
+    return {"made_present": int((made == 1).sum()), "made_absent": int((made == -1).sum())}
 
 
 def _unbiased_moments(draw: Draw, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -88,7 +88,10 @@ class Run:
 
     def reads_beliefs(self) -> bool:
         """Return whether the outputs of the stage beliefs decide the run, beside its thresholds."""
-        return self.settings.select == "auto" or self.estimated or "beliefs" in base.load(self.method).needs
+        fits_shown = self.settings.readout is not None and base.load(self.method).labels == "single"
+        return (
+            fits_shown or self.settings.select == "auto" or self.estimated or "beliefs" in base.load(self.method).needs
+        )
 
     def describe_problem(self, observed: np.ndarray, width: int) -> Problem:
         """Return what the method may know before training.
@@ -125,8 +128,9 @@ class Start:
     """State dict of the method in an earlier stage, whose ``carries`` this run takes over."""
     scale: Scale | None = None
     """Scale of the features in the head that the run goes on from; None: as its own settings say."""
-    cross_fits: bool = False
-    """Whether a head trains in seconds, so that ``select: auto`` can train it anew without a part of the images."""
+    cache: Cache | None = None
+    """The feature cache, where the network is a head on it. Such a head trains in seconds, so that ``select:
+    auto`` can train it anew without a part of the images."""
 
 
 def feature_inputs(cache: Cache, run: Run, head: nn.Module) -> dict[str, Inputs]:

@@ -178,6 +178,9 @@ class Readout(Strict):
     pools: Pools
     sharpness: Sharpness | None
     """Of the score by places (the head `places`); null: by pooled features."""
+    share: Annotated[float, Field(gt=0, le=1)]
+    """Of the closed form in the head; the rest is the trained head, scaled to logits of the same spread. 1: the closed
+    form alone."""
 
 
 class GroupConsistency(Strict):
@@ -233,7 +236,8 @@ class Training(Strict):
     strong: StrongView | None
     """The strong view; null where no method of the block's runs asks for one."""
     readout: Readout | None
-    """null: the trained network is the run. Else the run is the network under a head fitted to its final features."""
+    """null: the trained network is the run. Else the run is the network under a head fitted to its final features, or
+    under the mean of that head and the trained one. A head that has a closed form alone is it already."""
     keep_epoch_logits: bool
     """Whether eval-mode train logits of every epoch are stored (audits by round, Wasserstein by epoch)."""
 

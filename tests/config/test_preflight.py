@@ -260,15 +260,15 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
             r"^finetune\.default\.head: `boosted` takes the mean .*, which top4 of features\.digits\.pools is not",
         ),
         (
-            {"finetune/digits": {"readout": {"pools": ["mean"], "sharpness": None}}},
+            {"finetune/digits": {"readout": {"pools": ["mean"], "sharpness": None, "share": 1.0}}},
             r"^finetune\.digits\.readout: fits the head of grid\.finetune anew, .* take `an` from grid\.landscape\n",
         ),
         (
-            {"finetune/default/readout": {"pools": ["mean", "mean"], "sharpness": None}},
+            {"finetune/default/readout": {"pools": ["mean", "mean"], "sharpness": None, "share": 1.0}},
             r"finetune\.default\.readout\.pools: names an entry twice \(given: \[mean, mean\]\)",
         ),
         (
-            {"finetune/default/readout": {"pools": ["mean"], "sharpness": 1e-5}},
+            {"finetune/default/readout": {"pools": ["mean"], "sharpness": 1e-5, "share": 1.0}},
             r"finetune\.default\.readout\.sharpness: .*0\.001 \(given: 1\.0e-05\)",
         ),
         (
@@ -668,6 +668,21 @@ def test_oracles_ask_for_labels_that_somebody_knows(project: Project, stage: str
     assert [line.partition("`")[0] for line in searched if " is an oracle, " in line] == [
         f"search.digits.methods.{name}: " for name in ("full", "iun")
     ]
+
+
+def test_one_group_alone_cannot_be_cut_in_parts(project: Project) -> None:
+    """Nor does a search score by heads that left a part out."""
+    truth = np.eye(3, dtype=np.int8)[np.arange(12) % 3]
+    split = np.repeat(np.array([0, 1, 2], np.uint8), 4)
+    paths = tuple(f"{row}.png" for row in range(12))
+    table = Table(("a", "b", "c"), paths, truth, truth >= 0, split, (split == 2).astype(np.uint8))
+    project.edit({"grid/search": ["digits"], "linear_init/default/select": "auto"})
+    for names, count in (("aaaabbbbcccc", 1), ("aaxxbbbbcccc", 2), (None, 4)):
+        tables = {"digits": replace(table, groups=None if names is None else tuple(names))}
+        found = preflight.check_runs(project.params, tables) + preflight.check_searches(project.params, tables)
+        lacks = "auto trains heads without a part of the training images, and digits has one group of them; set it to"
+        lines = [f"linear_init.default.select: {lacks} last", f"search.digits.scores: {lacks} [clean]"]
+        assert sorted(set(found)) == lines * (count == 1)
 
 
 def test_rows_that_simulate_or_training_would_refuse_are_named_first(project: Project) -> None:

@@ -98,7 +98,7 @@ def test_the_landscape_is_of_the_loss_that_was_trained(project: Project, stage: 
 
 
 def test_no_landscape_of_a_head_that_was_fitted_anew(project: Project) -> None:
-    project.set("finetune", readout={"pools": ["sqrt"], "sharpness": None})
+    project.set("finetune", readout={"pools": ["sqrt"], "sharpness": None, "share": 1.0})
     with pytest.raises(ConfigError, match=r"^finetune.default.readout: fits the head of grid.finetune anew, and"):
         landscape(project.root, "digits", "an", 0, 0)
 
