@@ -607,6 +607,7 @@ def test_labels_that_are_not_exhaustive_ask_for_settings_of_their_own(project: P
         "exclusive": [],
         "classes": None,
         "split_seed": 0,
+        "unlabelled": None,
     }
     block |= {"split_folders": False, "same_name": "separate", "val_fraction": 0.25, "test_fraction": 0.25}
     project.edit({"prepare/digits": block})

@@ -231,6 +231,7 @@ def test_of_ones_own_data_no_published_draw_is_told(project):
         "val_fraction": 0.0,
         "test_fraction": 0.0,
         "split_seed": 0,
+        "unlabelled": None,
     }
     root = project(block, protocol="given")
     for part in ("train", "val", "test"):
