@@ -13,7 +13,7 @@ import torch
 
 from pipeline.config import rules
 from pipeline.config.params import EstimatedDensity, KnownDensity, Params, read_params
-from pipeline.config.plan import check_search
+from pipeline.config.plan import check_search, plan_search
 from pipeline.core import files
 from pipeline.core.device import choose_device
 from pipeline.core.errors import ConfigError
@@ -46,7 +46,7 @@ def search(root: Path, dataset: str) -> None:
     rules.raise_if_any(check_search(params, dataset))
     table_file = root / "data" / "prepare" / dataset / "table.h5"
     table, cache = read_table(table_file), root / "data" / "features" / dataset / "features.h5"
-    rules.raise_if_any(rules.searched_data(params, dataset, table))
+    rules.raise_if_any(rules.searched_data(params, dataset, table, plan_search(params, dataset)))
     settings = params.settings("search", dataset)
     believing = params.settings("beliefs", dataset)
     features = read_features(cache, table, believing.kind == "fits" and believing.sharpness is not None)
@@ -71,7 +71,7 @@ def search(root: Path, dataset: str) -> None:
     files.write_json(folder / "choice.json", {"draws": settings.draws, "seeds": settings.seeds, **choice})
     context = {"dataset": dataset, "search": settings, "choice": choice, "heads": len(rows)}
     write_summary(folder / "summary.md", entry.TEMPLATES / "search.md.j2", context)
-    write_manifest(folder, [cache, table_file])
+    write_manifest(folder, [*features.reads, table_file])
 
 
 def _draw_all(root: Path, params: Params, dataset: str, table: Table, features: Cache) -> list[Draw]:

@@ -8,9 +8,11 @@ from typing import Any
 
 from pipeline.cli.label_files import (
     GROUP,
+    LABELS,
     SPLIT,
     Declared,
     Named,
+    check_group,
     check_named,
     explain_unclear,
     find_separator,
@@ -20,15 +22,11 @@ from pipeline.cli.label_files import (
 from pipeline.core import text
 from pipeline.core.errors import ConfigError
 from pipeline.data import disk
-from pipeline.data.names import NO_CLASS, SEPARATORS, looks_like_list, read_list, separates
+from pipeline.data.names import SEPARATORS, looks_like_list, read_list, separates
 from pipeline.data.own_data import WORDS
 from pipeline.sources import csv as tables
 
 SAMPLE = 50  # lines of a table, which are enough to tell its delimiter
-LABELS = (NO_CLASS - {"image", "images"}) | {
-    f"{kind}{mark}name" for kind in ("label", "class", "category") for mark in ("", "_")
-}
-"""Usual names of the column of labels, compared without case."""
 APPLIES = ("confidence", "present", "presence", "applies", "value", "score")
 """Usual names of the column that says whether the label of a row applies, compared without case."""
 EXTRA = {"id", "index", "idx", "unnamed: 0", "width", "height", "filesize", "timestamp"}
@@ -60,6 +58,8 @@ def recognise_columns(
     """
     values = sheet.values
     check_named(sheet.file, "column", list(values), named)
+    grouped = values[named.group] if named.group else []
+    check_group(sheet.file, "column", named, grouped, _are_marks(grouped))
     free = [name for name in values if name not in astuple(named)]
     paths = [named.path] if named.path else _find_paths(free, values, found)
     splits = [named.split] if named.split else _find_splits({name: values[name] for name in free})

@@ -55,7 +55,8 @@ def plan_run(params: Params, stage: str, dataset: str, method: str, variant: str
         kind = load_method(method)
     except ConfigError as error:
         raise ConfigError(prefixed(rules.key_of(stage, variant), str(error))) from error
-    return rules.PlannedRun(params, stage, dataset, method, variant, settings, kind.views, kind.needs, kind.closed_form)
+    declared = (kind.views, kind.needs, kind.labels, kind.closed_form)
+    return rules.PlannedRun(params, stage, dataset, method, variant, settings, *declared)
 
 
 def check_method(name: str, block: dict[str, Any], key: str) -> list[str]:
@@ -73,6 +74,24 @@ def check_method(name: str, block: dict[str, Any], key: str) -> list[str]:
     return []
 
 
+def plan_search(params: Params, dataset: str) -> list[rules.Searched]:
+    """Return the methods of a search as the rules take them, those that can be imported.
+
+    Args:
+        params: The checked parameters.
+        dataset: Name of a dataset.
+    """
+    planned = []
+    for name in params.settings("search", dataset).methods:
+        try:
+            kind = load_method(name)
+        except ConfigError:  # `check_search` names it
+            continue
+        key = f"search.{dataset}.methods.{name}"
+        planned.append(rules.Searched(name, key, kind.views, kind.needs, kind.labels, kind.closed_form))
+    return planned
+
+
 def check_search(params: Params, dataset: str) -> list[str]:
     """Return what keeps the settings of methods from being searched, whatever the data, a line each.
 
@@ -81,17 +100,16 @@ def check_search(params: Params, dataset: str) -> list[str]:
         dataset: Name of a dataset.
     """
     search: SettingsSearch = params.settings("search", dataset)
-    problems = rules.search(params, dataset)
+    problems, planned = rules.search(params, dataset), {each.method: each for each in plan_search(params, dataset)}
     for name, changes in search.methods.items():
         key = f"search.{dataset}.methods.{name}"
         try:
-            kind, own = load_method(name), params.method(name, dataset)
+            load_method(name)
+            own = params.method(name, dataset)
         except ConfigError as error:
             problems.append(prefixed(key, str(error)))
             continue
-        problems += rules.searched_method(
-            params, dataset, rules.Searched(key, kind.views, kind.needs, kind.closed_form)
-        )
+        problems += rules.searched_method(params, dataset, planned[name])
         for number, change in enumerate(changes):
             problems += check_method(name, merge(own, change), f"{key}.{number}")
     return problems

@@ -4,14 +4,18 @@ Methods and sources are imported, and raw lists are read as `prepare` will read 
 outputs before the stage can refuse its input. No picture is opened.
 """
 
-from collections.abc import Iterator
+import math
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from pipeline.config import rules
 from pipeline.config.graph import LastRun
 from pipeline.config.params import PUBLISHED, TRAINING_STAGES, Params, method_file, method_key
-from pipeline.config.plan import check_method, check_search, plan_run
+from pipeline.config.plan import check_method, check_search, plan_run, plan_search
 from pipeline.core import files, resume
 from pipeline.core.device import choose_device
 from pipeline.core.errors import ConfigError, FileError, SourceError
@@ -20,21 +24,24 @@ from pipeline.labels import weights
 from pipeline.labels.beliefs import beliefs_file, read_given
 from pipeline.labels.corrections import digest_corrections
 from pipeline.labels.observed import observed_file
-from pipeline.labels.table import Objects, Table, read_objects, read_table
+from pipeline.labels.table import SPLITS, Objects, Table, read_objects, read_table
 from pipeline.methods.shared import base as methods
+from pipeline.networks import backbone as backbones
 from pipeline.networks import timm_backbone
 from pipeline.networks.settings import TimmBackbone
 from pipeline.sources import base as sources
+from pipeline.training.features import PLACES_FILE, raise_if_one_place
 from pipeline.training.settings import BeliefFits
 
 
-def check(root: Path, params: Params, last: LastRun) -> list[str]:
+def check(root: Path, params: Params, last: LastRun, tell: Callable[[str], None] = lambda _: None) -> list[str]:
     """Check params.yaml against the project's files, the methods, the sources and the raw data.
 
     Args:
         root: Project root.
         params: The checked parameters.
         last: What DVC recorded.
+        tell: Is given what a run will take, a line each.
 
     Returns:
         One line for each problem, none twice.
@@ -43,7 +50,7 @@ def check(root: Path, params: Params, last: LastRun) -> list[str]:
     tables = {}
     for dataset in params.grid.datasets:
         found, table = check_dataset(root, params, dataset, last)
-        problems += found
+        problems += found + check_places(root, params, dataset, table, tell)
         if table is not None:
             tables[dataset] = table
     problems += [*check_runs(params, tables), *check_searches(params, tables), *check_methods(params)]
@@ -192,6 +199,39 @@ def check_timm(root: Path, params: Params, dataset: str, settings: TimmBackbone)
     return []
 
 
+def check_places(
+    root: Path, params: Params, dataset: str, table: Table | None, tell: Callable[[str], None]
+) -> list[str]:
+    """Return what keeps features of places from being cached, a line each.
+
+    Args:
+        root: Project root.
+        params: The checked parameters.
+        dataset: Name of a dataset.
+        table: Its table; None where it could not be read, or the source draws the pictures itself.
+        tell: Is given what they will take.
+    """
+    settings, block = params.settings("features", dataset), params.settings("prepare", dataset)
+    images = len(table.paths) if table else sum(block.get(split, 0) for split in SPLITS)
+    if not settings.places or not images:
+        return []
+    try:
+        width, *side = backbones.map_shape(params.settings("backbone", dataset), block["size"])
+        raise_if_one_place(dataset, (width, *side))
+    except ConfigError as error:
+        return [str(error)] if str(error).startswith("features.") else []  # else said of the backbone
+    width, places = width * len(settings.pools), math.prod(side)
+    size = images * width * places * np.dtype(settings.dtype).itemsize
+    line = f"features.{dataset}.places: {images} images of {width} features at {places} places in {settings.dtype} are "
+    scores = len(table.rows("train")) * len(table.classes) * places * 4 if table else 0
+    memory = f"; beliefs by places hold {scores / 1e9:.3g} GB of scores in memory" if scores else ""
+    tell(f"{line}{size / 1e9:.3g} GB on disk, and as much in DVC's cache{memory}")
+    there = root / "data" / "features" / dataset / PLACES_FILE
+    if there.is_file() and there.stat().st_size >= size:
+        return []
+    return rules.room_for_places(dataset, 2 * size, shutil.disk_usage(root).free)
+
+
 def check_backbone(root: Path, params: Params, dataset: str, last: LastRun) -> list[str]:
     """Return what is wrong with the file of a dataset's backbone, or with the size of its pictures, a line each."""
     key, settings = f"backbone.{dataset}", params.settings("backbone", dataset)
@@ -294,7 +334,7 @@ def check_searches(params: Params, tables: dict[str, Table]) -> list[str]:
             continue
         problems += check_search(params, dataset)
         if dataset in tables:
-            problems += rules.searched_data(params, dataset, tables[dataset])
+            problems += rules.searched_data(params, dataset, tables[dataset], plan_search(params, dataset))
     return problems
 
 

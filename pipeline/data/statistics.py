@@ -85,7 +85,16 @@ def _split_counts(table: Table, rows: np.ndarray) -> dict[str, Any]:
         "without_positive": int((labels == 0).sum()),
         "classes_present": int(table.truth[rows].any(axis=0).sum()),
         "cells_unscored": int((~table.scored[rows]).sum()),
-    }
+    } | _implied_counts(table, rows)
+
+
+def _implied_counts(table: Table, rows: np.ndarray) -> dict[str, int]:
+    """Return how many labels of a split stand there by the rules; nothing where there are none."""
+    if table.implied is None:
+        return {}
+    present = table.truth[rows] == 1
+    by_rules = table.implied[rows]
+    return {"made_present": int((by_rules & present).sum()), "made_absent": int((by_rules & ~present).sum())}
 
 
 def _duplicate_counts(table: Table, groups: list[list[int]]) -> dict[str, Any]:

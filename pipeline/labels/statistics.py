@@ -48,7 +48,7 @@ def summarize_draw(table: Table, draw: Draw, objects: Objects | None, settings: 
 
 
 def summarize_implied(table: Table, draw: Draw, known: Known) -> dict[str, Any] | None:
-    """Return how many labels of the training split are known by the table's rules.
+    """Return how many labels are known by the table's rules, in the training split by class too.
 
     Args:
         table: The table.
@@ -56,8 +56,9 @@ def summarize_implied(table: Table, draw: Draw, known: Known) -> dict[str, Any] 
         known: All that are known.
 
     Returns:
-        JSON values, as `describe_implied` has them, and what share of the unknown cells is positive after that, null
-        where it cannot be measured; None without rules.
+        JSON values, as `describe_implied` has them of the training split; `splits`, the totals of each; and what share
+        of the training split's unknown cells is positive after that, null where it cannot be measured; None without
+        rules.
     """
     if table.rules is None:
         return None
@@ -66,7 +67,20 @@ def summarize_implied(table: Table, draw: Draw, known: Known) -> dict[str, Any] 
     found = describe_implied(
         table.classes, draw.observed[rows], Implied(labels[rows], np.zeros(labels[rows].shape, bool))
     )
-    return found | {"false_negative_rate": _rate_left(table, known)}
+    splits = {split: count_implied(draw.observed, labels, table.rows(split)) for split in SPLITS}
+    return found | {"splits": splits, "false_negative_rate": _rate_left(table, known)}
+
+
+def count_implied(told: np.ndarray, known: np.ndarray, rows: np.ndarray) -> dict[str, int]:
+    """Return how many labels of some rows the rules made present and absent.
+
+    Args:
+        told: (N, C) int8 labels before: 1 present, -1 absent, 0 unknown.
+        known: (N, C) int8 labels with all that they imply.
+        rows: (R,) rows.
+    """
+    made = known[rows] * (known[rows] != told[rows])
+    return {"made_present": int((made == 1).sum()), "made_absent": int((made == -1).sum())}
 
 
 def summarize_corrected(table: Table, known: Known) -> dict[str, Any] | None:

@@ -100,6 +100,16 @@ class Settings(OwnData):
                 raise ValueError("exhaustive: false, but no value of a class's column means unknown")
         return self
 
+    @model_validator(mode="after")
+    def _each_column_says_one_thing(self) -> Self:
+        roles = {key: getattr(self, key) for key in ("path_column", "split_column", "group_column")}
+        if isinstance(self.labels, Columns):
+            roles |= {f"classes.{number}": name for number, name in enumerate(self.classes or ())}
+        else:
+            roles |= {"labels.column": self.labels.column, "labels.present": getattr(self.labels, "present", None)}
+        own_data.check_roles(roles)
+        return self
+
 
 @dataclass(frozen=True)
 class Places:

@@ -3,12 +3,15 @@
 import copy
 import hashlib
 import itertools
+import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
@@ -18,7 +21,7 @@ from pipeline.config.params import METHODS, PARAMS, TRAINING_STAGES, Params, par
 from pipeline.config.plan import plan_run
 from pipeline.core import files
 from pipeline.core.errors import ConfigError
-from pipeline.labels.table import write_table
+from pipeline.labels.table import Table, write_table
 from pipeline.methods.shared import base
 from pipeline.networks import timm_backbone
 from pipeline.networks.settings import HEAD_GIVES, SAME_WEIGHTS
@@ -258,15 +261,15 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
             r"^finetune\.default\.head: `boosted` takes the mean .*, which top4 of features\.digits\.pools is not",
         ),
         (
-            {"finetune/digits": {"readout": {"pools": ["mean"], "sharpness": None}}},
+            {"finetune/digits": {"readout": {"pools": ["mean"], "sharpness": None, "share": 1.0}}},
             r"^finetune\.digits\.readout: fits the head of grid\.finetune anew, .* take `an` from grid\.landscape\n",
         ),
         (
-            {"finetune/default/readout": {"pools": ["mean", "mean"], "sharpness": None}},
+            {"finetune/default/readout": {"pools": ["mean", "mean"], "sharpness": None, "share": 1.0}},
             r"finetune\.default\.readout\.pools: names an entry twice \(given: \[mean, mean\]\)",
         ),
         (
-            {"finetune/default/readout": {"pools": ["mean"], "sharpness": 1e-5}},
+            {"finetune/default/readout": {"pools": ["mean"], "sharpness": 1e-5, "share": 1.0}},
             r"finetune\.default\.readout\.sharpness: .*0\.001 \(given: 1\.0e-05\)",
         ),
         (
@@ -605,17 +608,25 @@ def test_labels_that_are_not_exhaustive_ask_for_settings_of_their_own(project: P
         "exclusive": [],
         "classes": None,
         "split_seed": 0,
+        "unlabelled": None,
     }
     block |= {"split_folders": False, "same_name": "separate", "val_fraction": 0.25, "test_fraction": 0.25}
     project.edit({"prepare/digits": block})
-    assert project.problems() == [
+    found = project.problems()
+    oracles = [line for line in found if " is an oracle, " in line]
+    assert [line for line in found if line not in oracles] == [
         "simulate.protocol: seeded, but the labels of digits are not exhaustive; set it to given",
         *(
             f"{stage}.default.select: clean, but the labels of digits are not exhaustive; set it to auto or last"
             for stage in TRAINING_STAGES
         ),
     ]
-    project.edit({"simulate/default/protocol": "given"})
+    assert [line.partition(" is an")[0] for line in oracles] == [
+        *(f"grid.linear_init: `{method}`" for method in ("iun", "full", "ridge_full")),
+        *(f"grid.finetune: `{method}`" for method in ("iun", "full")),
+    ]
+    project.edit({"simulate/default/protocol": "given", "grid/landscape": []})
+    project.edit({f"grid/{stage}": ["an", "ridge"] for stage in ("linear_init", "finetune")})
     project.edit({f"{stage}/default/select": "last" for stage in TRAINING_STAGES})
     assert project.problems() == []
     project.edit({"prepare/digits": VOC | {"root": "voc"}})
@@ -623,6 +634,56 @@ def test_labels_that_are_not_exhaustive_ask_for_settings_of_their_own(project: P
     assert project.problems() == [
         "simulate.protocol: given, but the labels of digits are exhaustive; set it to literature or seeded"
     ]
+
+
+@pytest.mark.parametrize("stage", TRAINING_STAGES)
+def test_oracles_ask_for_labels_that_somebody_knows(project: Project, stage: str) -> None:
+    """Whatever their names are: by the label set that a method declares."""
+    truth = np.eye(3, dtype=np.int8)[np.arange(9) % 3]
+    known = truth == 1
+    split = np.arange(9, dtype=np.uint8) % 3
+    paths = tuple(f"{row}.png" for row in range(9))
+    given = Table(("a", "b", "c"), paths, truth, known, split, np.zeros(9, np.uint8), exhaustive=False)
+    in_full = replace(given, scored=known | (split == 0)[:, None])  # nobody wonders about a training label
+    names = base.names()
+    for name in names:
+        run = SimpleNamespace(method=name, labels=base.load(name).labels)
+        known_to_it = {"single": None, "all": "every label", "negatives": "every absence"}[run.labels]
+        lines = rules.oracle(f"grid.{stage}", cast(Any, run), "mine", given)
+        assert lines == bool(known_to_it) * [
+            f"grid.{stage}: `{name}` is an oracle, which is given {known_to_it}, and nobody knows 6 of the 9 training "
+            "labels of mine, which are not exhaustive; take it out, or label them in full"
+        ]
+        assert rules.oracle(f"grid.{stage}", cast(Any, run), "mine", replace(given, exhaustive=True)) == []
+        assert rules.oracle(f"grid.{stage}", cast(Any, run), "mine", in_full) == []
+    run = {"dataset": "digits", "method": "full", "draw": 0, "seed": 0, "set": {"stage": {}, "method": {}}}
+    run |= {"start": "an"} if stage == "finetune" else {}
+    project.edit({f"variants/{stage}": {"digits-full-0-0-x": run}, "grid/search": ["digits"]})
+    project.edit({"search/default/methods": {"an": [{}], "full": [{}], "iun": [{}]}})
+    tables = {"digits": given}
+    found = [
+        line.partition("`")[0] for line in preflight.check_runs(project.params, tables) if " is an oracle, " in line
+    ]
+    assert f"variants.{stage}.digits-full-0-0-x: " in found
+    searched = preflight.check_searches(project.params, tables)
+    assert [line.partition("`")[0] for line in searched if " is an oracle, " in line] == [
+        f"search.digits.methods.{name}: " for name in ("full", "iun")
+    ]
+
+
+def test_one_group_alone_cannot_be_cut_in_parts(project: Project) -> None:
+    """Nor does a search score by heads that left a part out."""
+    truth = np.eye(3, dtype=np.int8)[np.arange(12) % 3]
+    split = np.repeat(np.array([0, 1, 2], np.uint8), 4)
+    paths = tuple(f"{row}.png" for row in range(12))
+    table = Table(("a", "b", "c"), paths, truth, truth >= 0, split, (split == 2).astype(np.uint8))
+    project.edit({"grid/search": ["digits"], "linear_init/default/select": "auto"})
+    for names, count in (("aaaabbbbcccc", 1), ("aaxxbbbbcccc", 2), (None, 4)):
+        tables = {"digits": replace(table, groups=None if names is None else tuple(names))}
+        found = preflight.check_runs(project.params, tables) + preflight.check_searches(project.params, tables)
+        lacks = "auto trains heads without a part of the training images, and digits has one group of them; set it to"
+        lines = [f"linear_init.default.select: {lacks} last", f"search.digits.scores: {lacks} [clean]"]
+        assert sorted(set(found)) == lines * (count == 1)
 
 
 def test_rows_that_simulate_or_training_would_refuse_are_named_first(project: Project) -> None:
@@ -793,6 +854,63 @@ def test_raw_lists_are_not_read_again_while_nothing_changed(project: Project, mo
     (project.root / "raw/JPEGImages/train_3.jpg").write_bytes(b"another")
     (problem,) = project.data_problems()
     assert problem == "prepare.digits: raw data of digits changed since prepare ran: dvc repro -f prepare@digits"
+
+
+PLACES = {
+    "features/default": {
+        "dtype": "float16",
+        "pools": ["mean", "sqrt"],
+        "places": True,
+        "mirrored": False,
+        "batch_size": 1,
+    }
+}
+
+
+def test_features_of_places_are_sized_and_need_their_room(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """4,600 digits of 48 px: 6 x 6 places of 128 channels, two pools, two bytes; and as much in DVC's cache."""
+    size, told = 4600 * 36 * 256 * 2, list[str]()
+    project.edit(PLACES)
+
+    def problems(free: int) -> list[str]:
+        monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+        return preflight.check(project.root, project.params, LastRun(project.root), told.append)
+
+    assert problems(2 * size) == []
+    (problem,) = problems(2 * size - 1)
+    assert problem == (
+        "features.digits.places: takes 0.17 GB, half of them in DVC's cache, and 0.17 GB are free; `dtype: float16` "
+        "and a smaller prepare size take less, `places: false` none"
+    )
+    assert set(told) == {
+        "features.digits.places: 4600 images of 256 features at 36 places in float16 are 0.0848 GB on disk, and as "
+        "much in DVC's cache"
+    }
+    there = project.root / "data" / "features" / "digits" / "places.h5"
+    there.parent.mkdir(parents=True)
+    there.write_bytes(b"")
+    os.truncate(there, size)
+    assert problems(0) == []
+    project.edit({"features/default/places": False})
+    told.clear()
+    assert problems(0) == [] and not told
+
+
+def test_features_of_one_place_are_refused(project: Project) -> None:
+    raw_data(project.root / "raw")
+    timm = {"source": "timm", "model": "test_resnet", "weights": "file", "file": "raw/w.pth", "mean": None, "std": None}
+    (project.root / "raw" / "w.pth").write_bytes(b"")
+    project.edit(PLACES | {"prepare/digits": VOC | {"root": "raw"}, "backbone/digits": timm})
+    for size, wanted in ((32, 1), (64, 0)):
+        project.edit({"prepare/digits/size": size})
+        found = [line for line in project.problems() if line.startswith("features.")]
+        assert len(found) == wanted
+    project.edit({"prepare/digits/size": 32})
+    (line,) = [line for line in project.problems() if line.startswith("features.")]
+    assert line.startswith("features.digits.places: true, but the backbone's maps have one place at this size")
+    assert line.endswith(
+        "set it to false, heads of `places` to linear and beliefs.digits.sharpness to null, or take larger pictures"
+    )
 
 
 def test_logits_of_all_epochs_that_are_too_large_to_keep_are_named(

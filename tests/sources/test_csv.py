@@ -1,5 +1,6 @@
 import csv as writer
 import io
+import itertools
 import json as encoder
 import re
 import unicodedata
@@ -19,6 +20,7 @@ from pipeline.sources import csv, json
 
 NAMES = {"kind": "names", "column": "labels", "separator": ";"}
 COLUMNS = {"kind": "columns", "zero": "absent", "minus_one": "absent", "empty": "unknown"}
+SPLITS = {"val_fraction": 0.25, "test_fraction": 0.25, "split_seed": 0, "unlabelled": None}
 PLAIN = b"image,labels\na.jpg,cat;dog\nb.jpg,dog\nc.jpg,\nsub/d.jpg,bird\n"
 TRUTH = {"a.jpg": [0, 1, 1], "b.jpg": [0, 0, 1], "c.jpg": [0, 0, 0], "sub/d.jpg": [1, 0, 0]}
 
@@ -44,7 +46,7 @@ def settings(**changes) -> csv.Settings:
         "group_column": None,
         "classes": None,
     }
-    return csv.Settings.model_validate(fixed | {"val_fraction": 0.25, "test_fraction": 0.25, "split_seed": 0} | changes)
+    return csv.Settings.model_validate(fixed | SPLITS | changes)
 
 
 def read(folder: Path, content: bytes | str, *more: str, **changes) -> Dataset:
@@ -332,6 +334,49 @@ def test_a_group_that_cannot_stay_whole_is_named(tmp_path, content, changes, wor
         read(tmp_path, content, group_column="of", **changes)
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "told"),
+    [
+        ("12", "12.0", "'12' and '12.0'"),  # pandas, as soon as another row of a column is blank
+        ("12.000", "12.", "'12.000' and '12.'"),
+        ("0012", "12", "'0012' and '12'"),  # read as a number, written without the zeros
+        ("-3", "-3,0", "'-3' and '-3,0'"),
+        ("0", "00.0", "'0' and '00.0'"),
+        ("p 1", "p\xa01", r"'p 1' and 'p\\xa01' \('p\\xa01'\)"),
+        ("p1", "p\u200b1", None),
+        ("p1", "\uff501", None),
+        ("1.5", "1.50", False),  # no whole number: may be a number of a chapter
+        ("12", "-12", False),
+        ("12", "1.2", False),
+        ("p1", "P1", False),
+        ("120", "12.0", False),
+    ],
+)
+def test_one_group_in_two_forms_is_never_two_groups(tmp_path, one, other, told):
+    rows = [f"a.jpg,cat,{one}", "b.jpg,dog,", f'c.jpg,dog,"{other}"', "sub/d.jpg,cat,"]
+    if told is False:
+        assert len(set(read(tmp_path, grouped(*rows), group_column="of").table.groups or ())) == 3
+        return
+    how = r"\(write one of them everywhere; if they are two groups, put another letter before each\)"
+    words = rf"names of groups differ in writing alone {how}: {told or '.*'} \(line 2 and line 4\)"
+    with pytest.raises(SourceError, match=words):
+        read(tmp_path, grouped(*rows), group_column="of")
+    read(tmp_path, grouped(*rows))  # no matter where they are no groups
+
+
+def test_groups_of_two_files_that_one_program_wrote_meet(tmp_path):
+    """Of one file a value was missing, so its numbers became fractions."""
+    for split, rows in (("train", "a.jpg,cat,1\nb.jpg,dog,2\n"), ("test", "c.jpg,cat,1.0\nd.jpg,dog,\n")):
+        (tmp_path / split).mkdir()
+        (tmp_path / split / "labels.csv").write_text(f"image,labels,of\n{rows}")
+        for line in rows.splitlines():
+            (tmp_path / split / line.partition(",")[0]).write_bytes(b"x")
+    with pytest.raises(
+        SourceError, match=r"'1' and '1.0' \(test/labels.csv line 2 and train/labels.csv line 2\)|'1.0' and '1'"
+    ):
+        csv.read(settings(file="*/labels.csv", group_column="of"), tmp_path)
+
+
 # ---------------------------------------------------------------------------------------------- rules
 def test_a_present_child_makes_its_ancestors_present_and_a_class_of_them(tmp_path):
     content = "image,labels\na.jpg,puppy\nb.jpg,cat\nc.jpg,sofa\nsub/d.jpg,sofa;dog\n"
@@ -547,6 +592,20 @@ def test_two_files_for_one_path_are_ambiguous(tmp_path):
         ({"test_fraction": -0.1}, "test_fraction"),
         ({"labels": COLUMNS | dict.fromkeys(("zero", "minus_one"), "unknown")}, "exhaustive: true, but no value"),
         ({"labels": COLUMNS | {"empty": "absent"}, "exhaustive": False}, "exhaustive: false, but no value"),
+        *(
+            (
+                named | {one: "same", other: "same"},
+                rf"{'(' + one + '|' + other + ')'}: 'same' is .*_column too, and says one thing",
+            )
+            for named in ({}, {"labels": COLUMNS})
+            for one, other in itertools.combinations(("path_column", "split_column", "group_column"), 2)
+        ),
+        *(
+            ({key: "labels"}, rf"labels.column: 'labels' is {key} too, and says one thing: name another, or null")
+            for key in ("path_column", "split_column", "group_column")
+        ),
+        ({"labels": COLUMNS, "classes": ["a", "of"], "group_column": " of"}, "classes.1: 'of' is group_column too"),
+        ({"labels": {"kind": "rows", "column": "k", "present": "k"}}, "labels.present: 'k' is labels.column too"),
     ],
 )
 def test_impossible_settings_are_refused(changes, words):
@@ -621,7 +680,8 @@ def test_a_table_written_as_csv_and_as_json_is_the_same_dataset(pool, data):
         "classes": classes,
         "val_fraction": 0.3,
     }
-    common |= {"test_fraction": 0.3, "split_seed": 7} | ({"val_fraction": 0.0, "test_fraction": 0.0} if grouped else {})
+    common |= {"test_fraction": 0.3, "split_seed": 7, "unlabelled": None}
+    common |= {"val_fraction": 0.0, "test_fraction": 0.0} if grouped else {}
     content = {"kind": "objects", "path_key": "path", "labels_key": "has", "separator": None, "absent_key": "not"}
     content |= {"split_key": "in" if split else None, "group_key": "of" if grouped else None}
     keys = common | {"source": "json", "file": "labels.json", "content": content}

@@ -1,9 +1,11 @@
+import itertools
 import json as encoder
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from pipeline.core.errors import SourceError
 from pipeline.labels.table import Dataset
@@ -35,7 +37,7 @@ def settings(**changes) -> json.Settings:
         "exclusive": [],
     }
     fixed |= {"file": "labels.json", "content": content, "exhaustive": False, "classes": None}
-    fixed |= {"val_fraction": 0.25, "test_fraction": 0.25, "split_seed": 0}
+    fixed |= {"val_fraction": 0.25, "test_fraction": 0.25, "split_seed": 0, "unlabelled": None}
     return json.Settings.model_validate(fixed | changes)
 
 
@@ -283,3 +285,17 @@ def test_groups_are_texts_or_whole_numbers(tmp_path):
 def test_other_groups_are_named(tmp_path, group):
     with pytest.raises(SourceError, match=r"entries have no text or number under 'of': entry 2 \("):
         read(tmp_path, of_groups("x", group, "y", None), group_key="of")
+
+
+def test_numbers_and_texts_that_mean_one_group_are_named(tmp_path):
+    with pytest.raises(SourceError, match=r"differ in writing alone .*: '7' and '07\.0' \(entry 1 and entry 3\)"):
+        read(tmp_path, of_groups(7, "8", "07.0", None), group_key="of")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [*itertools.combinations(("path_key", "labels_key", "absent_key", "split_key", "group_key"), 2)],
+)
+def test_a_key_says_one_thing(one, other):
+    with pytest.raises(ValidationError, match=rf"{other}: 'same' is {one} too, and says one thing"):
+        settings(**{one: "same", other: "same"})

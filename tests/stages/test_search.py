@@ -236,7 +236,13 @@ def test_what_the_data_cannot_give_is_named(project: Project) -> None:
         ConfigError, match=r"^search\.digits\.scores: clean, but the labels of digits are not exhaustive"
     ):
         search(project.root, "digits")
+    project.set("search", scores=["auto"], methods={"an": [{}], "iun": [{}]}, draws=[0])
+    project.set("simulate", protocol="given")
+    with pytest.raises(ConfigError, match=r"^search\.digits\.methods\.iun: `iun` is an oracle, "):
+        search(project.root, "digits")
     project.write_table()
+    project.set("search", scores=["clean"], methods={"an": [{}]})
+    project.set("simulate", protocol="seeded")
     project.cache.unlink()
     with pytest.raises(FileError, match=r"features\.h5: no such file"):
         search(project.root, "digits")
