@@ -14,13 +14,12 @@ def cells() -> tuple[np.ndarray, np.ndarray]:
     return np.where(observed == 0, belief, (observed > 0).astype(np.float32)), observed
 
 
-def test_gain_is_the_squared_error_that_an_answer_takes_away(cells):
+def test_gain_is_error_that_an_answer_takes_away_by_the_chance_of_a_label(cells):
     """Drawn: labels by their beliefs, and their mean error, as a share of one more than the class's positives."""
     belief, _ = cells
-    generator = np.random.default_rng(1)
-    labels = generator.random((4000, *belief.shape)) < belief
-    error = ((labels - belief) ** 2).mean(axis=0)
-    expected = error / (1 + labels.sum(axis=1).mean(axis=0))
+    labels = np.random.default_rng(1).random((4000, *belief.shape)) < belief
+    error, found = ((labels - belief) ** 2).mean(axis=0), labels.mean(axis=0)
+    expected = error * found / (1 + labels.sum(axis=1).mean(axis=0))
     assert np.allclose(expected_gain(belief), expected, atol=4e-4)
 
 
@@ -28,7 +27,9 @@ def test_sure_beliefs_gain_nothing_and_rare_classes_most():
     belief = np.array([[0.0, 1.0, 0.5, 0.5], [0.0, 1.0, 1.0, 0.0]])
     gain = expected_gain(belief)
     assert (gain[:, :2] == 0).all() and gain[0, 3] > gain[0, 2] > 0
-    assert gain[0, 3] == 0.25 / 1.5
+    assert gain[0, 3] == 0.125 / 1.5
+    alone = [expected_gain(np.array([[chance]]))[0, 0] * (1 + chance) for chance in np.linspace(0, 1, 301)]
+    assert np.argmax(alone) == 200  # of beliefs alone two thirds
 
 
 @pytest.mark.parametrize("order", ORDERS)
