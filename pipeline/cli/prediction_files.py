@@ -181,7 +181,7 @@ def read_truth(file: Path, predicted: Sequence[str], path_column: str | None, la
     block = recognise_columns(sheet, found, True, Named(path_column, labels), Declared())
     block |= {"source": "csv", "root": str(file.parent), "file": file.name, "exhaustive": True, "size": 1}
     block |= {"bad_images": "drop", "links": "inside", "max_pixels": 1, "parents": {}, "exclusive": []}
-    common = {"classes": None, "val_fraction": 0.0, "test_fraction": 0.0, "split_seed": 0}
+    common = {"classes": None, "unlabelled": None, "val_fraction": 0.0, "test_fraction": 0.0, "split_seed": 0}
     settings = tables.Settings.model_validate(common | block)
     faults = Faults(file.name)
     content = tables.parse(Files(file.parent, {file.name: file}, {}, faults), settings)
