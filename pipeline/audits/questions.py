@@ -7,9 +7,7 @@ its class are few:
 
     gain[i, c] = p[i, c] * p[i, c] (1 - p[i, c]) / (1 + sum over images j of p[j, c])
 
-It is largest at p = 2/3. Where thousands of images are as unsure, all questions would be of the rarest class: so the
-m-th best cell of a class counts by 1 / m, as seats are dealt by D'Hondt's rule, and classes get questions in proportion
-to their gains. All factors were chosen on digits and photographs (docs/review.md).
+It is largest at p = 2/3. Both factors were chosen on digits and photographs (docs/review.md).
 
 Order `score` asks about the likeliest cells first, whose answers are mostly known before; `random` about any.
 Source: ours. p (1 - p) is uncertainty sampling by expected squared error, as in Roy, McCallum, "Toward Optimal Active
@@ -61,24 +59,11 @@ def rank_cells(
         raise ValueError("a belief is outside [0, 1]")
     if order not in ORDERS:
         raise ValueError(f"order {order!r} is none of {', '.join(ORDERS)}")
-    unknown = observed == 0
-    keys = {
-        "gain": lambda: _deal(np.where(unknown, expected_gain(belief), 0)),
-        "score": lambda: belief,
-        "random": lambda: generator.random(belief.shape),
-    }
-    cells = np.flatnonzero(unknown)
-    values = keys[order]().ravel()[cells]
+    keys = {"gain": expected_gain, "score": np.asarray, "random": lambda chances: generator.random(chances.shape)}
+    cells = np.flatnonzero(observed == 0)
+    values = keys[order](belief).ravel()[cells]
     if len(cells) > count:
         least = np.partition(values, len(values) - count)[len(values) - count] if count else np.inf
         cells, values = cells[values >= least], values[values >= least]
     cells = cells[np.argsort(-values, kind="stable")][:count]
     return [divmod(int(cell), belief.shape[1]) for cell in cells]
-
-
-def _deal(gain: np.ndarray) -> np.ndarray:
-    """Return (N, C) gains, the m-th largest of each class divided by m; of equal ones the first row comes first."""
-    order = np.argsort(-gain, axis=0, kind="stable")
-    dealt = np.empty_like(gain)
-    np.put_along_axis(dealt, order, np.take_along_axis(gain, order, 0) / np.arange(1, len(gain) + 1)[:, None], 0)
-    return dealt
