@@ -20,7 +20,7 @@ from pipeline.training.beliefs import believe
 from pipeline.training.closed_form import _head
 from pipeline.training.features import Cache
 from stages.linear_init import linear_init
-from tests.training.test_run import Project
+from tests.training.test_run import Project, asked_of
 
 SHARES = np.array([[0.2, 0.1, 0.3]] * 3)
 
@@ -39,7 +39,7 @@ def put_beliefs(project: Project, head: dict[str, np.ndarray]) -> Beliefs:
         np.random.default_rng(0).random(shape).astype(np.float32), np.zeros(shape, np.float32), 1.5, SHARES, "count"
     )
     table = project.root / "data" / "prepare" / "digits" / "table.h5"
-    write_beliefs(beliefs_file(project.root, "digits", 0), found, head, [table, project.labels], {})
+    write_beliefs(beliefs_file(project.root, "digits", 0), found, head, [table, project.labels], asked_of(project))
     return found
 
 
