@@ -316,6 +316,20 @@ def test_a_class_that_is_known_by_rules_alone_is_learned() -> None:
     assert found.present[kind < 2, 2].mean() > as_shown.present[kind < 2, 2].mean()
 
 
+@pytest.mark.parametrize("draw", [CountDraw(), ShareDraw(0.5)])
+@pytest.mark.parametrize(("value", "share"), [(2, 1.0), (1, 1.0), (-2, 0.0), (-1, 0.0)])
+def test_a_class_that_is_known_in_every_image_has_a_finite_share_that_is_said(
+    draw: CountDraw | ShareDraw, value: int, share: float
+) -> None:
+    given = sample(n=60)
+    found = believe(given["features"], np.insert(given["observed"], 5, value, axis=1), draw=draw, fits=2)
+    arrays = (found.present, found.logits, found.weights, found.bias, [found.labels], list(found.shares))
+    assert all(np.isfinite(array).all() for array in arrays)
+    assert found.shares[5].value == pytest.approx(share, abs=0.01)  # absent everywhere: that of a guess
+    assert (found.everywhere, found.unseen) == (((5,), ()) if share else ((), (5,)))
+    assert (found.present[:, 5] == share).all()
+
+
 def test_labels_that_rules_imply_of_given_ones_hide_no_others() -> None:
     """Who names a class names its parent with it. Taken as not shown they made 8.0 labels an image of 4.4."""
     given = sample(n=600, c=10)
