@@ -17,6 +17,7 @@ import numpy as np
 from ruamel.yaml import YAML
 
 from pipeline.config.params import read_params
+from pipeline.core import hdf5, seal
 from pipeline.labels.table import Table, write_table
 from pipeline.training.features import write_features
 from stages.simulate import simulate
@@ -72,12 +73,17 @@ def make_project(root: Path, images: int, places: bool) -> None:
         return np.maximum(table.truth[:rows] @ prototypes / 3 + noise, 0).astype(np.float32)
 
     arrays = {"features": view(len(table.paths)), "features_mirrored": view(images)}
-    if places:
-        arrays["places"] = np.repeat(arrays["features"], SIDE * SIDE, axis=1).reshape(-1, WIDTH, SIDE, SIDE)
-        arrays["places"] *= generator.random(arrays["places"].shape, np.float32)
     cache = root / "data" / "features" / DATASET / "features.h5"
     cache.parent.mkdir(parents=True)
     write_features(cache, [file], arrays, read_params(root / "params.yaml").settings("features", DATASET), DATASET)
+    if places:
+        beside = cache.with_name("places.h5")
+        hdf5.allocate(beside, "places", (len(table.paths), WIDTH, SIDE, SIDE), "float32", axes="", units="")
+        mapped = hdf5.map_array(beside, "places")
+        for row, pooled in enumerate(arrays["features"]):
+            mapped[row] = pooled[:, None, None] * generator.random((WIDTH, SIDE, SIDE), np.float32)
+        mapped.flush()
+        seal.append(beside, [cache])
 
 
 def run(root: Path, *words: str) -> tuple[float, float]:

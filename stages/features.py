@@ -7,21 +7,22 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.config.params import read_params
-from pipeline.core import resume
+from pipeline.core import files, resume, seal
 from pipeline.core.device import choose_device
 from pipeline.core.manifest import write_manifest
 from pipeline.core.summary import write_summary
 from pipeline.data import images
 from pipeline.labels.table import read_table
 from pipeline.networks import backbone as backbones
-from pipeline.training.features import Extractor, compute_features, write_features
+from pipeline.training.features import FILE, PLACES, PLACES_FILE, Extractor, compute_features, write_features
 from pipeline.training.inputs import ImageInputs
 
 
 def features(root: Path, dataset: str) -> None:
     """Write the HDF5 feature cache: one row an image, in table order, eval mode, no augmentation.
 
-    An interrupted run goes on where it stopped.
+    Pooled features are features.h5; those of places, where they are wanted, places.h5. An interrupted run goes on where
+    it stopped.
 
     Args:
         root: Project root.
@@ -29,7 +30,8 @@ def features(root: Path, dataset: str) -> None:
 
     Raises:
         ConfigError: A feature does not fit float16.
-    """  # noqa: DOC502  ConfigError comes from `write_features`
+        FileError: The disk has too little room.
+    """  # noqa: DOC502  raised by the functions below
     settings = read_params(root / "params.yaml").settings("features", dataset)
     weights = root / "weights" / dataset / "backbone.pt"
     packed = root / "data" / "prepare" / dataset / "images.h5"
@@ -49,9 +51,14 @@ def features(root: Path, dataset: str) -> None:
     resume.delete_stale(run_folder, fingerprint, f"features {dataset}")
     with resume.Checkpoint(run_folder / fingerprint) as checkpoint:
         extractor = Extractor(module, settings.pools, settings.batch_size, device, dataset)
-        arrays = compute_features(extractor, inputs, mirrored, settings.places, checkpoint)
+        arrays = compute_features(extractor, inputs, mirrored, settings, checkpoint)
         about = {name: description[name] for name in ("mean", "std")}
-        write_features(folder / "features.h5", reads, arrays, settings, dataset, **about)
+        write_features(folder / FILE, reads, arrays, settings, dataset, **about)
+        (folder / PLACES_FILE).unlink(missing_ok=True)  # of a run that wanted them
+        if settings.places:
+            made = checkpoint.folder / PLACES_FILE
+            seal.append(made, [*reads, folder / FILE], lies_at=folder / PLACES_FILE)
+            files.link_or_copy(made, folder / PLACES_FILE)
         checkpoint.delete()
     context = {
         "dataset": dataset,
@@ -59,7 +66,7 @@ def features(root: Path, dataset: str) -> None:
         "width": module.width * len(settings.pools),
         "pools": settings.pools,
         "dtype": settings.dtype,
-        "views": list(arrays),
+        "views": [*arrays, *([PLACES] if settings.places else [])],
     }
     write_summary(folder / "summary.md", entry.TEMPLATES / "features.md.j2", context)
     write_manifest(folder, reads)

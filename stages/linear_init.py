@@ -17,7 +17,7 @@ from pipeline.training.run import Start, feature_inputs
 
 
 def linear_init(root: Path, dataset: str, method: str, draw: int, seed: int, variant: str | None = None) -> None:
-    """Train a head on the feature matrix, which is held in memory and indexed.
+    """Train a head on the feature matrix, which is held in memory and indexed; features of places stay on disk.
 
     Args:
         root: Project root.
@@ -44,8 +44,8 @@ def linear_init(root: Path, dataset: str, method: str, draw: int, seed: int, var
         return feature_inputs(stored, run, network.head)
 
     torch.set_num_threads(1)  # a step of a linear head is too small to share; more threads wait for each other
-    reads = [cache, run.observed_file]
-    start = Start(lambda head: Network(architecture | {"head": head.model_dump()}), make_inputs, reads, cross_fits=True)
+    reads = [*stored.reads, run.observed_file]
+    start = Start(lambda head: Network(architecture | {"head": head.model_dump()}), make_inputs, reads, cache=stored)
     if load(method).closed_form:
         fit_closed_form(run, start, stored)
     else:

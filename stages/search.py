@@ -75,7 +75,7 @@ def search(root: Path, dataset: str) -> None:
     files.write_json(folder / "choice.json", {"draws": settings.draws, "seeds": settings.seeds, **choice})
     context = {"dataset": dataset, "search": settings, "choice": choice, "heads": len(rows)}
     write_summary(folder / "summary.md", entry.TEMPLATES / "search.md.j2", context)
-    write_manifest(folder, [cache, table_file])
+    write_manifest(folder, [*features.reads, table_file])
 
 
 def _describe_labels(root: Path, params: Params, dataset: str, table: Table, features: Cache) -> LabelSource:

@@ -18,8 +18,10 @@ from pipeline.core.faults import SHOWN, pluralize
 from pipeline.labels.settings import Simulate
 from pipeline.labels.table import SPLITS, Table
 from pipeline.networks.settings import HEAD_GIVES, SAME_WEIGHTS, DigitsBackbone, Head, LinearHead, list_scales
-from pipeline.training.settings import BeliefFits, Features, GivenBeliefs, Training
+from pipeline.training.settings import SMALLER_PLACES, BeliefFits, Features, GivenBeliefs, Training
 
+CONTINUES_CACHE = ("linear_init", "finetune")
+"""Training stages whose head reads pools of the feature cache."""
 CONTINUES = {"finetune": "linear_init", "lac": "end_to_end"}
 """Training stages that start from another stage's network."""
 OF_PICTURES = frozenset({"maps", "geometry"})
@@ -182,7 +184,7 @@ def training_run(run: PlannedRun) -> list[str]:
     """Return what keeps a run from starting, whatever the data."""
     cached = run.stage == "linear_init"
     problems = cached_features(run) if cached else strong_view(run)
-    problems += boosted_pools(run)
+    problems += [*boosted_pools(run), *([] if cached else mixed_heads(run))]
     return [*problems, *unmet_needs(run), *searched_scale(run), *label_density(run), *choice_without_truth(run)]
 
 
@@ -210,7 +212,6 @@ def cached_features(run: PlannedRun) -> list[str]:
         "strong": settings.strong is not None,
         "freeze": settings.freeze,
         "batch_norm": settings.batch_norm == "frozen",
-        "readout": settings.readout is not None,
     }
     for key in (key for key, asked in void.items() if asked):
         problems.append(f"{run.origin(key)}: concerns images or backbone; cached features have neither ({run.where})")
@@ -222,7 +223,7 @@ def cached_features(run: PlannedRun) -> list[str]:
             f"{run.origin('head')}.scale: unit, but `{run.method}` ({run.where}) is fitted to features as they are; "
             "set it to none, or to [none, unit] beside methods that search it"
         )
-    problems += head_of_beliefs(run)
+    problems += [*head_of_beliefs(run), *readout_of_cache(run)]
     if pictures := sorted(run.needs & OF_PICTURES):
         problems.append(
             f"{run.where}: `{run.method}` needs {' and '.join(pictures)} of pictures; cached features hold none"
@@ -231,8 +232,9 @@ def cached_features(run: PlannedRun) -> list[str]:
 
 
 def head_of_beliefs(run: PlannedRun) -> list[str]:
-    """Return what keeps a method from taking the linear head of the beliefs."""
-    if not run.closed_form or "beliefs" not in run.needs:
+    """Return what keeps a run from taking the linear head of the beliefs."""
+    mixes = run.settings.readout is not None and run.labels == "single"
+    if not (mixes or (run.closed_form and "beliefs" in run.needs)):
         return []
     beliefs, taken = run.params.settings("beliefs", run.dataset), f"`{run.method}` takes the linear head of beliefs"
     if beliefs.kind == "file":
@@ -245,6 +247,32 @@ def head_of_beliefs(run: PlannedRun) -> list[str]:
     ]
 
 
+def readout_of_cache(run: PlannedRun) -> list[str]:
+    """Return what keeps a head that was trained on cached features from being mixed with the closed form on them."""
+    if run.settings.readout is None or run.settings.readout.share < 1:
+        return mixed_heads(run)
+    alone = "1 makes of every method the closed form, which `ridge` is"
+    return [f"{run.origin('readout')}.share: {alone}; name a share below 1 ({run.where})"]
+
+
+def mixed_heads(run: PlannedRun) -> list[str]:
+    """Return what keeps a trained head and a closed form from being one head."""
+    readout, head, origin = run.settings.readout, run.settings.head, run.origin("readout")
+    if readout is None or readout.share == 1:
+        return []
+    if head.kind not in ("linear", "places") or (head.kind == "linear" and list_scales(head) != ["none"]):
+        kinds = "a head on features as they are: linear, scale none, or places"
+        return [f"{origin}.share: below 1 mixes the closed form with {kinds} ({run.where}); set it to 1"]
+    problems = []
+    if not scores_alike(head, readout.sharpness):
+        both = f"of the closed form, and of {run.origin('head')}, which it is mixed with (share below 1)"
+        problems.append(f"{origin}.sharpness: is to be one, {both}")
+    trained = run.params.settings("features", run.dataset).pools if run.stage in CONTINUES_CACHE else ["mean"]
+    if readout.pools != trained:
+        problems.append(f"{origin}.pools: differ from {trained}, which the head is trained on; set share to 1")
+    return problems
+
+
 def scores_alike(head: Head, sharpness: float | None) -> bool:
     """Return whether a head on cached features scores images as beliefs of some sharpness do."""
     return sharpness == (head.sharpness if head.kind == "places" else None)
@@ -255,6 +283,20 @@ def beliefs_by_places(dataset: str, beliefs: BeliefFits | GivenBeliefs, cache: F
     if beliefs.kind == "file" or beliefs.sharpness is None or cache.places:
         return []
     return [f"beliefs.{dataset}.sharpness: needs features of places in the cache (features.{dataset}.places)"]
+
+
+def room_for_places(dataset: str, need: int, free: int) -> list[str]:
+    """Return a problem where a disk has less room than features of places take, in data/ and in DVC's cache.
+
+    Args:
+        dataset: Name of a dataset.
+        need: Bytes that they take.
+        free: Bytes that are free.
+    """
+    if need <= free:
+        return []
+    takes = f"takes {need / 1e9:.3g} GB, half of them in DVC's cache, and {free / 1e9:.3g} GB are free"
+    return [f"features.{dataset}.places: {takes}; {SMALLER_PLACES}"]
 
 
 def strong_view(run: PlannedRun) -> list[str]:
@@ -387,7 +429,7 @@ def start_weights(run: PlannedRun) -> list[str]:
         head = run.params.run(before, run.dataset, start)[0].head
     except ConfigError:  # that run is named itself
         return []
-    if run.params.run(before, run.dataset, start)[0].readout is not None:
+    if before != "linear_init" and run.params.run(before, run.dataset, start)[0].readout is not None:
         origin = run.params.origin(before, run.dataset, start, None, "readout")
         return [f"{origin}: takes the trained head from the network that {run.where} starts from; set it to null"]
     if may_start(run.stage, run.settings.head.model_dump(), head.model_dump()):

@@ -7,6 +7,7 @@ compared before the library parses a byte: on damaged bytes it can loop for ever
 import errno
 import io
 import math
+import mmap
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -151,8 +152,21 @@ def _refuse_links(file: "h5py.File", path: str | Path) -> None:
             raise FileError(f"{path}: `{name}` is no array of this file; run the stage that makes it")
 
 
-def allocate(path: str | Path, name: str, shape: tuple[int, ...], *, axes: str, units: str, **attributes: Any) -> None:
-    """Make an HDF5 file with one array of bytes, to be filled in place by ``map_array`` and then sealed.
+MAPPED = ("uint8", "float16", "float32")
+"""Types of arrays that are mapped, as numpy calls them."""
+
+
+def allocate(
+    path: str | Path,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: str = "uint8",
+    *,
+    axes: str,
+    units: str,
+    **attributes: Any,
+) -> None:
+    """Make an HDF5 file with one array, to be filled in place by ``map_array`` and then sealed.
 
     The array lies in one piece; its place and its room on the disk are settled here, so that a writer that is killed
     leaves a sound file, and a disk that fills up kills no writer. Until it is filled the file has no seal, and no stage
@@ -161,7 +175,8 @@ def allocate(path: str | Path, name: str, shape: tuple[int, ...], *, axes: str, 
     Args:
         path: The file.
         name: Dataset name.
-        shape: Shape of the array of uint8.
+        shape: Shape of the array.
+        dtype: Its type, one of `MAPPED`.
         axes: What each axis is, e.g. "image, class".
         units: What a value means.
         attributes: Attributes of the file.
@@ -179,7 +194,8 @@ def allocate(path: str | Path, name: str, shape: tuple[int, ...], *, axes: str, 
             layout.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
             layout.set_obj_track_times(False)
             space = h5py.h5s.create_simple(shape)
-            array = h5py.Dataset(h5py.h5d.create(file.id, name.encode(), h5py.h5t.NATIVE_UINT8, space, layout))
+            kind = h5py.h5t.py_create(np.dtype(dtype))
+            array = h5py.Dataset(h5py.h5d.create(file.id, name.encode(), kind, space, layout))
             array.attrs["axes"], array.attrs["units"] = axes, units
             file.attrs.update(attributes)
         _reserve_space(temporary)
@@ -209,16 +225,28 @@ def map_array(path: str | Path, name: str) -> np.memmap:
         name: Dataset name.
 
     Returns:
-        The array of uint8.
+        The array.
 
     Raises:
         FileError: The file is absent, damaged or incomplete, or has no such array in one piece.
+    """  # noqa: DOC502  raised by `_locate`
+    offset, shape, dtype = _locate(path, name)
+    return np.memmap(path, dtype, "r+", offset, shape)
+
+
+def release(array: np.memmap) -> None:
+    """Let go of the memory that a mapped file takes: its pages stay in the file, and are mapped again when touched.
+
+    What was written needs ``flush`` all the same. Without this a process keeps what it has touched until others press.
     """
-    return _map(path, name, "r+")
+    if hasattr(mmap, "MADV_DONTNEED"):
+        array.base.madvise(mmap.MADV_DONTNEED)  # pyright: ignore
 
 
 class Mapped:
     """An array of ``allocate`` in a sealed file, mapped into memory, whose rows are verified when first read.
+
+    Of the file nothing stays in memory between reads.
 
     Args:
         path: The file.
@@ -232,18 +260,21 @@ class Mapped:
     def __init__(self, path: str | Path, name: str) -> None:
         its_seal = seal.read(path)
         seal.raise_if_misplaced(path, its_seal.path, its_seal.inputs)
-        content = np.memmap(path, np.uint8, "r", 0, (its_seal.size,))
-        self._touched = seal.Touched(path, its_seal, content)
+        self._content = np.memmap(path, np.uint8, "r", 0, (its_seal.size,))
+        self._touched = seal.Touched(path, its_seal, self._content)
         described = min(its_seal.size, 1 << 16)  # what describes the array lies before and behind it
         self._touched.verify(np.array([0, its_seal.size - described]), described)
-        self._array = _map(path, name, "r")
-        self._offset = self._array.offset
-        self.shape = self._array.shape
+        self._offset, self.shape, self.dtype = _locate(path, name)
+        self._array = self._content[self._offset :][: self.nbytes].view(self.dtype).reshape(self.shape)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the array."""
-        return self._array.nbytes
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self.shape[0]
 
     def __getitem__(self, rows: np.ndarray) -> np.ndarray:
         """Return a copy of some rows.
@@ -251,13 +282,15 @@ class Mapped:
         Raises:
             FileError: They are damaged.
         """
-        length = math.prod(self.shape[1:])
+        length = math.prod(self.shape[1:]) * self.dtype.itemsize
         self._touched.verify(self._offset + rows * length, length)
-        return np.asarray(self._array[rows])
+        found = np.asarray(self._array[rows])
+        release(self._content)
+        return found
 
 
-def _map(path: str | Path, name: str, mode: Any) -> np.memmap:
-    """Return an array of ``allocate``, mapped into memory.
+def _locate(path: str | Path, name: str) -> tuple[int, tuple[int, ...], np.dtype]:
+    """Return the offset, the shape and the type of an array of ``allocate``.
 
     Raises:
         FileError: The file is absent, no HDF5 or too short, or has no such array in one piece.
@@ -265,14 +298,16 @@ def _map(path: str | Path, name: str, mode: Any) -> np.memmap:
     if not Path(path).is_file():
         raise FileError(f"{path}: no such file; run the stage that makes it")
     with _open(path) as file:
-        array = file.get(name)
+        array: Any = file.get(name)
         offset = getattr(getattr(array, "id", None), "get_offset", lambda: None)()
-        if array is None or offset is None or array.dtype != np.uint8:
-            raise FileError(f"{path}: holds no `{name}` of uint8 in one piece; run the stage that makes it")
-        shape = array.shape
-    if Path(path).stat().st_size < offset + math.prod(shape):
+        if array is None or offset is None or str(array.dtype) not in MAPPED:
+            raise FileError(
+                f"{path}: holds no `{name}` of {', '.join(MAPPED)} in one piece; run the stage that makes it"
+            )
+        shape, dtype = array.shape, np.dtype(array.dtype)
+    if Path(path).stat().st_size < offset + math.prod(shape) * dtype.itemsize:
         raise FileError(f"{path}: damaged (shorter than its array)")
-    return np.memmap(path, np.uint8, mode, offset, shape)
+    return offset, shape, dtype
 
 
 def write_array(

@@ -393,7 +393,10 @@ def _head(settings: dict[str, Any]) -> str:
     if not readout:
         return kind
     places = ", scored by places" if readout["sharpness"] is not None else ""
-    return f"{kind}, then closed form on {' and '.join(readout['pools'])}{places}"
+    fitted = f"closed form on {' and '.join(readout['pools'])}{places}"
+    if readout["share"] < 1:
+        return f"{kind}, mixed with {readout['share']:.0%} of the {fitted}"
+    return f"{kind}, then {fitted}"
 
 
 def _landscape(path: Path, dataset: str, method: str, draw: int, seed: int) -> Landscape:

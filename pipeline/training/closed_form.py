@@ -4,23 +4,18 @@ import numpy as np
 import torch
 
 from pipeline.core.device import choose_device
-from pipeline.core.errors import ConfigError, FileError
-from pipeline.labels.beliefs import read_head
 from pipeline.labels.observed import read_observed
 from pipeline.methods.shared import base
 from pipeline.networks.interface import Outputs
-from pipeline.networks.linear import LinearHead
 from pipeline.networks.network import Network, cpu_state
-from pipeline.networks.places import PlacesHead
 from pipeline.networks.settings import at_scale
 from pipeline.training.choice import make_scorer
 from pipeline.training.features import Cache
 from pipeline.training.inputs import predict
 from pipeline.training.loop import History
-from pipeline.training.readout import fit_labels
+from pipeline.training.readout import closed_form, put_head
 from pipeline.training.run import SPLITS, Run, Start
 from pipeline.training.store import Result, Trained, store_run
-from pipeline.training.stored_beliefs import places_of
 
 
 def fit_closed_form(run: Run, start: Start, cache: Cache) -> None:
@@ -41,11 +36,8 @@ def fit_closed_form(run: Run, start: Start, cache: Cache) -> None:
     _ = run.beliefs  # its thresholds read them: absent ones stop it here
     network = start.make_network(at_scale(run.settings.head, "none"))  # the rules refuse `unit` alone
     method = base.build(run.method, run.method_settings, run.describe_problem(train_labels, cache.plain.shape[1]))
-    assert isinstance(network.head, LinearHead | PlacesHead)  # the rules refuse others on cached features
-    weights, bias, left_out = _head(run, cache, train_labels)
-    with torch.no_grad():
-        network.head.linear.weight.copy_(torch.from_numpy(weights))
-        network.head.linear.bias.copy_(torch.from_numpy(bias))
+    fitted = closed_form(run, cache, train_labels)
+    put_head(network, fitted.weights, fitted.bias)
     inputs = start.make_inputs(network)
     logits = {
         split: predict(network.to(device), inputs[split], run.settings.batch_size * 8, device) for split in SPLITS
@@ -62,34 +54,7 @@ def fit_closed_form(run: Run, start: Start, cache: Cache) -> None:
     }
     reads = [*start.reads, run.table_file, *([run.beliefs_file] if run.reads_beliefs() else [])]
     trained = Trained(network, method.eval(), history)
-    store_run(run, Result(trained, None, [trial], logits, train_labels, reads, left_out=left_out))
-
-
-def _head(run: Run, cache: Cache, train_labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return weights (C, D) and bias (C,): those of the stage beliefs, or of all labels for an oracle.
-
-    And the (N, C) logits of training images by fits that did not see their labels.
-
-    Raises:
-        ConfigError: As `fit_closed_form` says.
-        FileError: The head of the beliefs reads features of another width.
-    """
-    if base.load(run.method).labels == "single":
-        head = read_head(run.beliefs_file, run.table)
-        if head is None:
-            raise ConfigError(f"beliefs.{run.dataset}: a file holds no linear head; `{run.method}` needs kind: fits")
-        if head[0].shape[1] != cache.plain.shape[1]:
-            widths = f"{head[0].shape[1]} features, the cache {cache.plain.shape[1]}"
-            raise FileError(f"{run.beliefs_file}: its linear head reads {widths}; run beliefs again")
-        return *head, run.beliefs.logits[run.table.rows("train")]
-    rows, kind = run.table.rows("train"), run.settings.head
-    places = places_of(cache, rows, kind.sharpness if kind.kind == "places" else None)
-    views = cache.mirrored if run.settings.flip else None
-    try:
-        fitted = fit_labels(run, cache.plain[rows], views, train_labels, places)
-    except ValueError as error:
-        raise ConfigError(f"{run.name}: {error}") from error
-    return fitted.weights, fitted.bias, fitted.logits
+    store_run(run, Result(trained, None, [trial], logits, train_labels, reads, left_out=fitted.left_out))
 
 
 def _history(

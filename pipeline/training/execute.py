@@ -11,9 +11,10 @@ from pipeline.labels.observed import read_observed
 from pipeline.methods.shared import base
 from pipeline.networks.network import Network
 from pipeline.training import choice
+from pipeline.training.features import Cache
 from pipeline.training.inputs import ImageInputs, Inputs, predict
 from pipeline.training.loop import Data
-from pipeline.training.readout import read_out
+from pipeline.training.readout import read_out, read_out_cached
 from pipeline.training.run import SPLITS, Run, Start
 from pipeline.training.search import fixed_setting
 from pipeline.training.store import Result, store_run
@@ -50,7 +51,7 @@ def execute(run: Run, start: Start) -> None:
     data = Data(inputs["train"], torch.from_numpy(train_labels), inputs["val"], score, is_better, groups)
 
     with closing(Trials(run, start, problem, data)) as trials:
-        if judges and start.cross_fits:
+        if judges and start.cache:
             taken = choice.choose_out_of_fold(run, trials, judges["train"])
         else:
             taken = choice.choose_on_validation(run, trials, judge)
@@ -58,16 +59,34 @@ def execute(run: Run, start: Start) -> None:
         trained.network.load_state_dict(trained.history.state)
         trained.method.load_state_dict(trained.history.method)
         trained.method.eval()  # what is stored of its cells is what it holds, not what one more step would make of them
-        before, logits = None, _predict(run, trained.network, inputs)
+        logits, before, left_out = _predict(run, trained.network, inputs), None, taken.left_out
         if run.settings.readout is not None:
-            before, images = logits, inputs["train"]
-            assert isinstance(images, ImageInputs)  # the rules refuse cached features
-            network = read_out(run, run.settings.readout, trained.network, images, train_labels)
+            before = logits
+            network, left_out = _read_out(run, start.cache, trained.network, inputs["train"], (train_labels, left_out))
             trained = replace(trained, network=network)
             logits = _predict(run, network, inputs)
-        found = (taken.setting, taken.rows, logits, train_labels, trials.reads, taken.comparison, taken.left_out)
+        found = (taken.setting, taken.rows, logits, train_labels, trials.reads, taken.comparison, left_out)
         store_run(run, Result(trained, *found, before))
         trials.delete_resume_points()
+
+
+def _read_out(
+    run: Run, cache: Cache | None, network: Network, inputs: Inputs, labels: tuple[np.ndarray, np.ndarray | None]
+) -> tuple[Network, np.ndarray | None]:
+    """Return the network under the readout's head, and the logits of training images by what left them out, if any.
+
+    Args:
+        run: The run.
+        cache: The feature cache, where the network is a head on it.
+        network: The trained network.
+        inputs: The training images.
+        labels: (N, C) training labels, and the logits by heads that they did not train, or None.
+    """
+    readout, (train_labels, left_out) = run.settings.readout, labels
+    if cache is not None:
+        return read_out_cached(run, network, cache, train_labels, left_out)
+    assert readout is not None and isinstance(inputs, ImageInputs)
+    return read_out(run, readout, network, inputs, train_labels), None
 
 
 def _predict(run: Run, network: Network, inputs: dict[str, Inputs]) -> dict[str, np.ndarray]:

@@ -1,10 +1,12 @@
 """The feature cache: what a frozen backbone makes of every packed image, in eval mode and without augmentation.
 
 The mirrored images' features are those of the training rows: no other split is augmented. Beside the pooled features of
-an image those of each of its places may be kept, by which beliefs and heads can score it.
+an image those of each of its places may be kept, by which beliefs and heads can score it: in a file of their own, that
+is written and read by blocks of rows, since they take as many times the room as a map has places.
 """
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,16 +17,19 @@ from torch import nn
 
 from pipeline.core import hdf5
 from pipeline.core.errors import ConfigError, FileError
+from pipeline.core.files import unwritable
 from pipeline.core.progress import track
 from pipeline.core.resume import Checkpoint
 from pipeline.labels.table import Table
 from pipeline.networks import pools
 from pipeline.networks.settings import Pool
-from pipeline.training.inputs import ImageInputs, batches
-from pipeline.training.settings import Features
+from pipeline.training.inputs import ImageInputs, Rows, batches
+from pipeline.training.settings import SMALLER_PLACES, Features
 
 PLAIN, MIRRORED, PLACES = "features", "features_mirrored", "places"
 """Names of the arrays: one row an image, a training image, and an image again."""
+FILE, PLACES_FILE = "features.h5", "places.h5"
+"""Names of the files: the second, where there are places, holds them alone."""
 CHUNK = 1 << 20
 """Values that are written at a time."""
 AXES = {PLAIN: "image, feature", MIRRORED: "training image, feature", PLACES: "image, feature, row, column"}
@@ -37,10 +42,12 @@ class Cache(NamedTuple):
     """(N, D) features of all images, in table order."""
     mirrored: np.ndarray | None
     """(N_train, D) features of the mirrored training images, in table order."""
-    places: np.ndarray | None
-    """(N, D, h, w) features of the places of all images; None where there are none, or nobody asked."""
+    places: Rows | None
+    """(N, D, h, w) features of the places of all images, on disk; None where there are none, or nobody asked."""
     pools: list[Pool]
     """What made features of maps."""
+    reads: list[Path]
+    """Files that these were read from."""
 
 
 class Extractor(NamedTuple):
@@ -56,11 +63,16 @@ class Extractor(NamedTuple):
     """Name of the dataset, for messages."""
 
     def shapes(self, images: ImageInputs, places: bool) -> dict[str, tuple[int, ...]]:
-        """Return the shape of an image's features, by the name of the array."""
+        """Return the shape of an image's features, by the name of the array.
+
+        Raises:
+            ConfigError: Places are wanted, and there is one.
+        """  # noqa: DOC502  raised by `raise_if_one_place`
         width = int(self.backbone.width) * len(self.pools)  # type: ignore[arg-type]
         if not places:
             return {PLAIN: (width,)}
         (one,) = self.extract(images, iter([np.arange(1)]), False, True)
+        raise_if_one_place(self.dataset, one[PLACES].shape[1:])
         return {name: part.shape[1:] for name, part in one.items()}
 
     def extract(
@@ -88,8 +100,20 @@ class Extractor(NamedTuple):
                 yield {name: make(backbone, maps, self.pools).float().cpu().numpy() for name, make in wanted.items()}
 
 
+def raise_if_one_place(dataset: str, shape: tuple[int, ...]) -> None:
+    """Refuse to keep places of (D, h, w) maps that have one.
+
+    Raises:
+        ConfigError: So it is.
+    """
+    if math.prod(shape[1:]) == 1:
+        remedy = f"set it to false, heads of `places` to linear and beliefs.{dataset}.sharpness to null"
+        one = "the backbone's maps have one place at this size of the pictures, which pooled features are"
+        raise ConfigError(f"features.{dataset}.places: true, but {one}; {remedy}, or take larger pictures")
+
+
 def compute_features(
-    extractor: Extractor, images: ImageInputs, mirrored: np.ndarray | None, places: bool, checkpoint: Checkpoint
+    extractor: Extractor, images: ImageInputs, mirrored: np.ndarray | None, settings: Features, checkpoint: Checkpoint
 ) -> dict[str, np.ndarray]:
     """Compute the features of images, or go on where an interrupted run stopped.
 
@@ -97,33 +121,39 @@ def compute_features(
         extractor: How.
         images: The images.
         mirrored: (N_train,) rows of the images that are mirrored too, or None.
-        places: Whether features of places are wanted.
+        settings: Whether features of places are wanted, and their type.
         checkpoint: Where to keep what is done.
 
     Returns:
-        (N, D) float32 features as `PLAIN`, and those asked for as `MIRRORED` (N_train, D) and `PLACES` (N, D, h, w);
-        they lie on disk, in the checkpoint's folder.
-    """
-    done: dict[str, int] = (checkpoint.load() or {}).get("done", {})
-    shapes = extractor.shapes(images, places)
-    every = np.arange(len(images))
-    arrays = {}
-    for name, rows in ((PLAIN, every), (MIRRORED, mirrored)):
-        if rows is None:
-            continue
-        mine = {name: shapes[PLAIN]} | ({PLACES: shapes[PLACES]} if places and name == PLAIN else {})
-        filled = {
-            each: hdf5.open_array(checkpoint.folder / each, (len(rows), *shape), "float32")
-            for each, shape in mine.items()
-        }
-        arrays |= filled
+        (N, D) float32 features as `PLAIN`, and, where mirrored, (N_train, D) as `MIRRORED`; they lie on disk, in the
+        checkpoint's folder, and so does `PLACES_FILE`, where places are wanted: of (N, D, h, w), without a seal.
+
+    Raises:
+        ConfigError: A feature does not fit the type.
+        FileError: The disk has too little room.
+    """  # noqa: DOC502  raised by the functions below
+    shapes, arrays = extractor.shapes(images, settings.places), {}
+    wanted = {PLAIN: np.arange(len(images))} | ({} if mirrored is None else {MIRRORED: mirrored})
+    fresh = False
+    for name, rows in wanted.items():
+        path = checkpoint.folder / name
+        fresh |= not path.exists()
+        arrays[name] = hdf5.open_array(path, (len(rows), *shapes[PLAIN]), "float32")
+    if settings.places:
+        path = checkpoint.folder / PLACES_FILE
+        fresh |= not path.exists()
+        places = _open_places(path, (len(images), *shapes[PLACES]), settings)
+    done: dict[str, int] = {} if fresh else (checkpoint.load() or {}).get("done", {})
+    for name, rows in wanted.items():
+        filled = {name: arrays[name]} | ({PLACES: places} if settings.places and name == PLAIN else {})
         start = done.get(name, 0)
         cut = [rows[start:][part] for part in batches(len(rows) - start, extractor.batch_size)]
         told = track(cut, f"{extractor.dataset} {name}", len(rows), "image", done=start, size=len)
-        for parts in extractor.extract(images, told, name == MIRRORED, PLACES in mine):
+        for parts in extractor.extract(images, told, name == MIRRORED, PLACES in filled):
             stop = start + len(parts[PLAIN])
             for array, part in zip(filled.values(), parts.values(), strict=True):
-                array[start:stop] = part
+                array[start:stop] = _narrow(part, array.dtype, extractor.dataset)
+                hdf5.release(array)
             start = stop
             if checkpoint.due or start == len(rows):
                 for array in filled.values():
@@ -133,35 +163,58 @@ def compute_features(
     return arrays
 
 
+def _open_places(path: Path, shape: tuple[int, ...], settings: Features) -> np.memmap:
+    """Return the features of places in the making, (N, D, h, w); they lie in a file that is made where there is none.
+
+    Raises:
+        FileError: The disk has too little room.
+    """
+    if not path.exists():
+        about = {"axes": AXES[PLACES], "units": "activation of a place", "pools": json.dumps(settings.pools)}
+        try:
+            hdf5.allocate(path, PLACES, shape, settings.dtype, **about)
+        except OSError as error:
+            size = math.prod(shape) * np.dtype(settings.dtype).itemsize
+            raise FileError(f"{unwritable(path, size, error)}; {SMALLER_PLACES}") from error
+    return hdf5.map_array(path, PLACES)
+
+
+def _narrow(part: np.ndarray, dtype: np.dtype | str, dataset: str) -> np.ndarray:
+    """Return float32 features in the type of the cache.
+
+    Raises:
+        ConfigError: A feature does not fit it.
+    """
+    with np.errstate(over="ignore"):  # named below
+        narrow = part.astype(dtype, copy=False)
+    if not np.isfinite(narrow).all():
+        raise ConfigError(f"features.dtype: a feature of {dataset} does not fit {np.dtype(dtype)}")
+    return narrow
+
+
 def write_features(
     path: Path, reads: list[Path], arrays: dict[str, np.ndarray], settings: Features, dataset: str, **attributes: object
 ) -> None:
-    """Write features to an HDF5 file.
+    """Write pooled features to an HDF5 file.
 
     Args:
         path: Target file.
         reads: Sealed files that they are made from.
-        arrays: (R, D) float32 features by name, or those of places.
+        arrays: (R, D) float32 features by name.
         settings: Says their type in the file, and what made them.
         dataset: Name of the dataset, for messages.
         attributes: Attributes of the file.
 
     Raises:
         ConfigError: A feature does not fit the type.
-    """
+    """  # noqa: DOC502  raised by `_narrow`
     with hdf5.create(path, reads) as file:
         for name, values in arrays.items():
             rows = max(1, min(len(values), CHUNK // values[0].size))
             array = file.create_dataset(name, values.shape, settings.dtype, chunks=(rows, *values.shape[1:]))
-            array.attrs["axes"], array.attrs["units"] = (
-                AXES[name],
-                "activation of a place" if name == PLACES else "pooled activation",
-            )
+            array.attrs["axes"], array.attrs["units"] = AXES[name], "pooled activation"
             for start in range(0, len(values), rows):
-                part = values[start : start + rows].astype(settings.dtype)
-                if not np.isfinite(part).all():
-                    raise ConfigError(f"features.dtype: a feature of {dataset} does not fit {settings.dtype}")
-                array[start : start + rows] = part
+                array[start : start + rows] = _narrow(values[start : start + rows], settings.dtype, dataset)
         file.attrs.update({"pools": json.dumps(settings.pools), **attributes})
 
 
@@ -171,7 +224,7 @@ def read_features(path: Path, table: Table, places: bool) -> Cache:
     Args:
         path: The cache.
         table: The dataset's table.
-        places: Whether features of places are read, where there are some: they take many times the memory.
+        places: Whether features of places are wanted, where there are some.
 
     Returns:
         The cache.
@@ -179,8 +232,7 @@ def read_features(path: Path, table: Table, places: bool) -> Cache:
     Raises:
         FileError: The cache is absent, of another number of images, or not finite.
     """
-    n = len(table.paths)
-    expected = {PLAIN: n, MIRRORED: len(table.rows("train"))} | ({PLACES: n} if places else {})
+    expected = {PLAIN: len(table.paths), MIRRORED: len(table.rows("train"))}
     with hdf5.read(path) as file:
         arrays = {name: file[name][()] if name in file else None for name in expected}
         pooled = file.attrs.get("pools")
@@ -192,4 +244,13 @@ def read_features(path: Path, table: Table, places: bool) -> Cache:
     plain = arrays[PLAIN]
     if plain is None or pooled is None:
         raise FileError(f"{path}: holds no `{PLAIN if plain is None else 'pools'}`; run the stage features again")
-    return Cache(plain, arrays[MIRRORED], arrays.get(PLACES), json.loads(str(pooled)))
+    made = json.loads(str(pooled))
+    beside = path.with_name(PLACES_FILE)
+    if not places or not beside.is_file():
+        return Cache(plain, arrays[MIRRORED], None, made, [path])
+    mapped = hdf5.Mapped(beside, PLACES)
+    if mapped.shape[:2] != plain.shape:
+        raise FileError(
+            f"{beside}: {mapped.shape} places, the features are {plain.shape}; run the stage features again"
+        )
+    return Cache(plain, arrays[MIRRORED], mapped, made, [path, beside])

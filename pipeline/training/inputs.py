@@ -17,10 +17,10 @@ from pipeline.training.settings import StrongView
 
 
 class Rows(Protocol):
-    """Packed pixels, by row."""
+    """An array by row, in memory or on disk, as packed pixels and features of places are."""
 
     def __getitem__(self, rows: np.ndarray, /) -> np.ndarray:
-        """Return (B, H, W, 3) uint8 of (B,) row numbers, in their order."""
+        """Return a copy of (B,) row numbers, in their order."""
         ...
 
 
@@ -49,27 +49,43 @@ class Inputs(Protocol):
         ...
 
 
+class Picked:
+    """Some rows of an array.
+
+    Args:
+        array: The array.
+        rows: (N,) row numbers.
+    """
+
+    def __init__(self, array: Rows, rows: np.ndarray) -> None:
+        self._array, self._rows = array, rows
+
+    def __getitem__(self, index: np.ndarray) -> np.ndarray:
+        """Return a copy of (B,) of these rows."""
+        return self._array[self._rows[index]]
+
+
 class FeatureInputs:
-    """Cached features, held in memory and indexed; half precision is promoted when read.
+    """Cached features, held in memory and indexed, those of places on disk; half precision is promoted when read.
 
     Args:
         features: (N, D) features.
         mirrored: (N, D) features of the mirrored images, or None.
         flip: Whether a training view takes the mirrored features with probability 0.5.
-        places: (N, D, h, w) features of places, which are read for evaluation, or None.
+        places: (N, D, h, w) features of places, which are read for evaluation, batch by batch; or None.
 
     Raises:
         ConfigError: ``flip`` without mirrored features.
     """
 
     def __init__(
-        self, features: np.ndarray, mirrored: np.ndarray | None, flip: bool, places: np.ndarray | None = None
+        self, features: np.ndarray, mirrored: np.ndarray | None, flip: bool, places: Rows | None = None
     ) -> None:
         if flip and mirrored is None:
             raise ConfigError("linear_init.flip: needs the mirrored view in the cache (features.mirrored: true)")
         self.features = torch.from_numpy(features)
         self.mirrored = torch.from_numpy(mirrored) if flip and mirrored is not None else None
-        self.evaluated = self.features if places is None else torch.from_numpy(places)
+        self.evaluated: Rows = features if places is None else places
 
     provides: frozenset[str] = frozenset()
 
@@ -111,7 +127,7 @@ class FeatureInputs:
 
     def plain(self, index: np.ndarray) -> Tensor:
         """Return (B, D) float32 features of (B,) rows, or (B, D, h, w) of their places."""
-        return self.evaluated[torch.from_numpy(index)].float()
+        return torch.from_numpy(self.evaluated[index]).float()
 
 
 class ImageInputs:

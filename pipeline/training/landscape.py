@@ -28,7 +28,7 @@ from pipeline.networks.interface import Outputs
 from pipeline.networks.network import Network
 from pipeline.networks.places import PlacesHead
 from pipeline.training.features import read_features
-from pipeline.training.inputs import FeatureInputs, ImageInputs, Inputs, batches
+from pipeline.training.inputs import FeatureInputs, ImageInputs, Inputs, Picked, batches
 from pipeline.training.run import Run
 
 STORED_TOLERANCE = 0.02
@@ -111,7 +111,8 @@ def _read_inputs(run: Run, network: Network, train: np.ndarray) -> Inputs:
     if network.architecture["backbone"] is None:
         cache = run.root / "data" / "features" / run.dataset / "features.h5"
         stored = read_features(cache, run.table, isinstance(network.head, PlacesHead))
-        return FeatureInputs(stored.plain[train], None, False, None if stored.places is None else stored.places[train])
+        places = None if stored.places is None else Picked(stored.places, train)
+        return FeatureInputs(stored.plain[train], None, False, places)
     pixels = images.Pixels(run.root / "data" / "prepare" / run.dataset / "images.h5")
     return ImageInputs(pixels, train, network.mean, network.std)
 

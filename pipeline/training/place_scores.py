@@ -5,7 +5,7 @@ where each place is scored alone; so do beliefs about an image's hidden labels.
 Source: ours, 2026.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,8 +13,9 @@ import torch
 from pipeline.methods.shared.draw_likelihood import CountDraw, ShareDraw
 from pipeline.networks import places as heads
 from pipeline.training.calibrate import Calibration, calibrate
+from pipeline.training.inputs import Rows
 
-BATCH = 256
+BATCH = 128
 """Images whose places are in memory at a time."""
 ROUNDS = 20
 """Calibrations at most. The sharpness is in units of logits, so that a slope changes scores too; 2 to 7 are usual."""
@@ -22,18 +23,11 @@ NEAR = 0.01
 """A round whose slopes are as near to 1, and its biases to 0, ends them."""
 
 
-class PlaceRows(Protocol):
-    """Features of places, by image."""
-
-    def __getitem__(self, rows: np.ndarray, /) -> np.ndarray:
-        """Return (B, D, h, w) of (B,) row numbers, in their order."""
-        ...
-
-
 class Places(NamedTuple):
     """The places of images, and how an image is scored by them."""
 
-    features: PlaceRows
+    features: Rows
+    """(M, D, h, w), of any float type."""
     rows: np.ndarray
     """(N,) row numbers of the images in ``features``."""
     sharpness: float

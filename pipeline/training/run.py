@@ -21,7 +21,7 @@ from pipeline.networks.network import Network
 from pipeline.networks.places import PlacesHead
 from pipeline.networks.settings import Head, Scale
 from pipeline.training.features import Cache
-from pipeline.training.inputs import FeatureInputs, ImageInputs, Inputs
+from pipeline.training.inputs import FeatureInputs, ImageInputs, Inputs, Picked
 from pipeline.training.settings import Training
 
 SPLITS = ("train", "val", "test")
@@ -91,7 +91,10 @@ class Run:
 
     def reads_beliefs(self) -> bool:
         """Return whether the outputs of the stage beliefs decide the run, beside its thresholds."""
-        return self.settings.select == "auto" or self.estimated or "beliefs" in base.load(self.method).needs
+        fits_shown = self.settings.readout is not None and base.load(self.method).labels == "single"
+        return (
+            fits_shown or self.settings.select == "auto" or self.estimated or "beliefs" in base.load(self.method).needs
+        )
 
     def describe_problem(self, observed: np.ndarray, width: int) -> Problem:
         """Return what the method may know before training.
@@ -128,8 +131,9 @@ class Start:
     """State dict of the method in an earlier stage, whose ``carries`` this run takes over."""
     scale: Scale | None = None
     """Scale of the features in the head that the run goes on from; None: as its own settings say."""
-    cross_fits: bool = False
-    """Whether a head trains in seconds, so that ``select: auto`` can train it anew without a part of the images."""
+    cache: Cache | None = None
+    """The feature cache, where the network is a head on it. Such a head trains in seconds, so that ``select:
+    auto`` can train it anew without a part of the images."""
 
 
 def feature_inputs(cache: Cache, run: Run, head: nn.Module) -> dict[str, Inputs]:
@@ -150,7 +154,7 @@ def feature_inputs(cache: Cache, run: Run, head: nn.Module) -> dict[str, Inputs]
     for split in SPLITS:
         rows = run.table.rows(split)
         views = (cache.mirrored, run.settings.flip) if split == "train" else (None, False)
-        places = cache.places[rows] if scored and cache.places is not None else None
+        places = Picked(cache.places, rows) if scored and cache.places is not None else None
         inputs[split] = FeatureInputs(cache.plain[rows], *views, places)
     return inputs
 

@@ -13,6 +13,10 @@ Decay = Annotated[float, Field(ge=0)]
 T = TypeVar("T")
 
 
+SMALLER_PLACES = "`dtype: float16` and a smaller prepare size take less, `places: false` none"
+"""What to do where features of places take too much room."""
+
+
 class Features(Strict):
     """What the feature cache holds."""
 
@@ -20,7 +24,7 @@ class Features(Strict):
     pools: Pools
     places: bool
     """Whether the features of each place are cached too, for beliefs and heads that score by places: as many times the
-    memory and disk of the cache as a map has places."""
+    disk of the cache as a map has places; they are read by blocks, so that memory does not grow."""
     mirrored: bool
     """Whether the left-right mirrored view is cached too (and used as augmentation by linear_init)."""
     batch_size: Count
@@ -178,6 +182,9 @@ class Readout(Strict):
     pools: Pools
     sharpness: Sharpness | None
     """Of the score by places (the head `places`); null: by pooled features."""
+    share: Annotated[float, Field(gt=0, le=1)]
+    """Of the closed form in the head; the rest is the trained head, scaled to logits of the same spread. 1: the closed
+    form alone."""
 
 
 class GroupConsistency(Strict):
@@ -233,7 +240,8 @@ class Training(Strict):
     strong: StrongView | None
     """The strong view; null where no method of the block's runs asks for one."""
     readout: Readout | None
-    """null: the trained network is the run. Else the run is the network under a head fitted to its final features."""
+    """null: the trained network is the run. Else the run is the network under a head fitted to its final features, or
+    under the mean of that head and the trained one. A head that has a closed form alone is it already."""
     keep_epoch_logits: bool
     """Whether eval-mode train logits of every epoch are stored (audits by round, Wasserstein by epoch)."""
 

@@ -22,7 +22,7 @@ from pipeline.audits.metrics import mean_average_precision
 from pipeline.core.progress import track
 from pipeline.labels import draws, oracles
 from pipeline.labels.beliefs import Beliefs
-from pipeline.labels.observed import mark_implied
+from pipeline.labels.observed import mark_not_shown
 from pipeline.labels.settings import Simulate
 from pipeline.labels.table import Objects, Table
 from pipeline.methods.shared import base
@@ -102,8 +102,8 @@ def draw_labels(source: LabelSource, number: int) -> Draw:
     table, objects = source.data
     shown = draws.observe(source.root, table, objects, source.drawing, number)
     known = shown.imply(table)
-    labels = oracles.label_sets(table, known)
-    observed, beliefs = mark_implied(table, labels["single"], known != shown.observed), None
+    labels = oracles.label_sets(table, known.labels)
+    observed, beliefs = mark_not_shown(table, *known), None
     if source.believing is not None:
         drawn = Labels(table, observed, number)
         beliefs = make_beliefs(source.root, source.dataset, source.believing, source.features, drawn).beliefs

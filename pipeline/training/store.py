@@ -91,7 +91,7 @@ def store_run(run: Run, result: Result) -> None:
         **splits,
     }
     files.write_json(folder / "metrics.json", metrics)
-    thresholds = set_thresholds(run, result.logits, result.left_out)
+    thresholds = set_thresholds(run, result.logits, None if _only_ranks(run, result) else result.left_out)
     files.write_json(folder / "thresholds.json", thresholds)
     compared = {f"{split}_map": splits[split]["map"] for split in ("test", "val")}
     files.write_json(folder.with_name(f"{run.key}.json"), compared)  # what `dvc metrics` and `dvc exp show` tell
@@ -119,6 +119,11 @@ def store_run(run: Run, result: Result) -> None:
     write_manifest(folder, [*result.reads, *({run.beliefs_file} - set(result.reads))])
 
 
+def _only_ranks(run: Run, result: Result) -> bool:
+    """Return whether logits of images that were left out are means of two scores by places, not scores of the head."""
+    return result.before is not None and run.settings.head.kind == "places"
+
+
 def _score_before(run: Run, result: Result) -> dict[str, float | None] | None:
     """Return the mAP of val and test by the network as it was trained; None where that is the run."""
     if result.before is None:
@@ -131,14 +136,21 @@ def _score_shown(run: Run, result: Result) -> dict[str, Any]:
     """Return how well shown labels are ranked, the one score without truth that compares runs.
 
     Returns:
-        ``score``, the `Judge`'s, in percent, None where no label is shown; and of which ``images``: ``train`` where
-        there are logits that their labels did not train, else ``val``.
+        ``score``, the `Judge`'s, in percent, None where no label is shown; of which ``images``: ``train`` where
+        there are logits that their labels did not train, else ``val``; and under ``val`` the score of that split, which
+        all runs have.
     """
-    split, logits = ("val", result.logits["val"]) if result.left_out is None else ("train", result.left_out)
-    rows = run.table.rows(split)
-    shown = run.single[rows] == 1
-    judge = Judge(shown, run.beliefs.stands_for(run.single)[rows], run.seed)
-    return {"score": judge.score(logits) if shown.any() else None, "images": split}
+    stands_for = run.beliefs.stands_for(run.single)
+
+    def score(split: str, logits: np.ndarray) -> float | None:
+        rows = run.table.rows(split)
+        shown = run.single[rows] == 1
+        return Judge(shown, stands_for[rows], run.seed).score(logits) if shown.any() else None
+
+    val = score("val", result.logits["val"])
+    if result.left_out is None:
+        return {"score": val, "images": "val", "val": val}
+    return {"score": score("train", result.left_out), "images": "train", "val": val}
 
 
 def _store_logits(run: Run, result: Result) -> None:

@@ -171,6 +171,31 @@ def test_a_large_array_is_verified_where_it_is_read(tmp_path: Path) -> None:
         pixels[np.array([row - 1, row])]
 
 
+def resident() -> int:
+    """MiB of mapped files that this process holds."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return int(next(line.split()[1] for line in status if line.startswith("RssFile"))) >> 10
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
+def test_a_mapped_array_leaves_no_memory_behind(tmp_path: Path) -> None:
+    """Written and read by blocks, whatever its type; 64 MiB."""
+    path, before = tmp_path / "places.h5", resident()
+    hdf5.allocate(path, "places", (64, 512, 256), "float16", axes="image", units="none")
+    array = hdf5.map_array(path, "places")
+    for row in range(64):
+        array[row] = row / 8
+        hdf5.release(array)
+    assert resident() < before + 16
+    array.flush()
+    seal.append(path)
+    mapped = hdf5.Mapped(path, "places")
+    for row in range(64):
+        assert (mapped[np.array([row])] == row / 8).all()
+    assert resident() < before + 16
+    assert mapped.dtype == np.float16 and mapped.shape == (64, 512, 256) and len(mapped) == 64
+
+
 def chain(root: Path) -> dict[str, Path]:
     """Outputs that are each made from the one before."""
     names = (

@@ -28,7 +28,8 @@ def project(tmp_path: Path, repository: Path) -> Project:
     made.set("linear_init", head=HEAD, select="last")
     made.set("finetune", head=HEAD, learning_rate=1e-30, batch_norm="frozen", epochs=1)
     places = 3 * tiny.numbers(36, 8, 2, 2)
-    made.put(made.cache, features=places.mean(axis=(2, 3)), places=places)
+    made.put(made.cache, features=places.mean(axis=(2, 3)))
+    made.put_places(places)
     return made
 
 
@@ -36,7 +37,7 @@ def test_all_splits_are_scored_by_places_and_pooled_features_train(project: Proj
     linear_init(project.root, "digits", "an", 0, 0)
     state = states(project, "linear_init", "digits-an-0-0")
     weights, bias = (state[f"head.linear.{name}"].double().numpy() for name in ("weight", "bias"))
-    with hdf5.read(project.cache) as file:
+    with hdf5.read(project.cache.with_name("places.h5")) as file:
         places = file["places"][()].reshape(36, 8, 4)  # pyright: ignore
     expected = log_mean_exp(np.einsum("ndp,cd->ncp", places, weights) + bias[:, None], 0.7)
     with hdf5.read(project.folder("linear_init", "digits-an-0-0") / "logits.h5") as file:
@@ -49,11 +50,11 @@ def test_all_splits_are_scored_by_places_and_pooled_features_train(project: Proj
 
 def test_fine_tuning_goes_on_from_such_a_head_with_its_pools(project: Project) -> None:
     with hdf5.read(project.cache) as file:
-        arrays = {name: file[name][()] for name in ("features", "places")}  # pyright: ignore
+        features = file["features"][()]  # pyright: ignore
     with hdf5.create(project.cache) as file:
         file.attrs["pools"] = '["sqrt"]'
-        for name, array in arrays.items():
-            hdf5.write_array(file, name, array, axes="image", units="as the test has it")
+        hdf5.write_array(file, "features", features, axes="image", units="as the test has it")
+    project.put_places(3 * tiny.numbers(36, 8, 2, 2))
     linear_init(project.root, "digits", "an", 0, 0)
     finetune(project.root, "digits", "an", 0, 0)
     weights = project.folder("finetune", "digits-an-0-0") / "weights.pt"
@@ -70,7 +71,7 @@ def test_fine_tuning_goes_on_from_such_a_head_with_its_pools(project: Project) -
 
 
 def test_a_cache_without_places_is_named(project: Project) -> None:
-    project.put(project.cache, features=tiny.numbers(36, 8))
+    project.cache.with_name("places.h5").unlink()
     with pytest.raises(FileError, match="^data/features/digits: holds no features of places; run the stage features"):
         linear_init(project.root, "digits", "an", 0, 0)
 
@@ -97,18 +98,45 @@ def test_the_landscape_is_of_the_loss_that_was_trained(project: Project, stage: 
 
 
 def test_no_landscape_of_a_head_that_was_fitted_anew(project: Project) -> None:
-    project.set("finetune", readout={"pools": ["sqrt"], "sharpness": None})
+    project.set("finetune", readout={"pools": ["sqrt"], "sharpness": None, "share": 1.0})
     with pytest.raises(ConfigError, match=r"^finetune.default.readout: fits the head of grid.finetune anew, and"):
         landscape(project.root, "digits", "an", 0, 0)
 
 
 def test_only_heads_that_score_by_places_read_them(project: Project) -> None:
+    """And they read them as they come: damage is told by the first read of what is damaged."""
     project.set("linear_init", head=tiny.LINEAR)
-    with hdf5.read(project.cache) as file:
-        arrays = {name: file[name][()] for name in ("features", "places")}  # pyright: ignore
-    arrays["places"][3, 1] = np.nan
-    project.put(project.cache, **arrays)
+    path = project.cache.with_name("places.h5")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
     linear_init(project.root, "digits", "an", 0, 0)
     project.set("linear_init", head=HEAD)
-    with pytest.raises(FileError, match="features are not finite"):
+    with pytest.raises(FileError, match=r"places\.h5: damaged between bytes"):
         linear_init(project.root, "digits", "an", 0, 0)
+
+
+@pytest.mark.parametrize("width", [7, 9])
+def test_places_of_other_features_are_refused(project: Project, width: int) -> None:
+    project.put(project.cache, features=tiny.numbers(36, 8, seed=5))
+    with pytest.raises(FileError, match=r"places\.h5: made from another data/features/digits/features\.h5 than lies"):
+        linear_init(project.root, "digits", "an", 0, 0)
+    project.put_places(tiny.numbers(36, width, 2, 2))
+    with pytest.raises(FileError, match=rf"places\.h5: \(36, {width}, 2, 2\) places, the features are \(36, 8\); run"):
+        linear_init(project.root, "digits", "an", 0, 0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_block_by_block_gives_what_all_in_memory_gives(
+    project: Project, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plain oracle holds the whole array; batches of the mapped one give the same."""
+    places = 3 * tiny.numbers(36, 8, 2, 2)
+    project.put_places(places.astype(dtype))
+    logits = []
+    for mapped in (hdf5.Mapped, lambda *_: places.astype(dtype)):
+        monkeypatch.setattr(hdf5, "Mapped", mapped)
+        linear_init(project.root, "digits", "an", 0, 0)
+        with hdf5.read(project.folder("linear_init", "digits-an-0-0") / "logits.h5") as file:
+            logits.append(np.concatenate([file[split][()] for split in ("train", "val", "test")]))  # pyright: ignore
+    np.testing.assert_allclose(*logits, rtol=0, atol=1e-6)

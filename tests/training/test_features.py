@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.core import hdf5
+from pipeline.core import files, hdf5, seal
 from pipeline.core.errors import FileError
 from pipeline.core.resume import Checkpoint
 from pipeline.labels.table import Table
@@ -123,17 +123,20 @@ def test_an_interrupted_run_goes_on_and_mirrors_the_training_rows_alone(
         for _ in range(2):
             with Checkpoint(path, 0) as checkpoint:
                 try:
-                    arrays = compute_features(extracting, images, TRAIN, True, checkpoint)
+                    arrays = compute_features(extracting, images, TRAIN, SETTINGS, checkpoint)
                 except KeyboardInterrupt:
                     continue
                 write_features(path / "features.h5", [], arrays, SETTINGS, "test", a=1)
+                made = checkpoint.folder / "places.h5"
+                seal.append(made)
+                files.link_or_copy(made, path / "places.h5")
                 break
         assert sum(map(len, passed)) == N + len(TRAIN)
         cache = read_features(path / "features.h5", table(), True)
         assert cache.mirrored is not None and cache.places is not None and cache.pools == SETTINGS.pools
         np.testing.assert_allclose(cache.plain, expected[PLAIN], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(cache.mirrored, expected[MIRRORED], rtol=1e-5, atol=1e-6)
-        places = cache.places.reshape(*cache.places.shape[:2], -1).transpose(0, 2, 1)  # (images, places, features)
+        places = cache.places[np.arange(N)].reshape(N, 24, 4).transpose(0, 2, 1)  # (images, places, features)
         np.testing.assert_allclose(places, expected[PLACES], rtol=1e-5, atol=1e-6)
 
 

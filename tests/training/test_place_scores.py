@@ -1,6 +1,7 @@
 """Scores by places: the formula, and beliefs that find small objects by them."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 from scipy.special import expit
 
 from pipeline.audits.metrics import mean_average_precision
+from pipeline.core import hdf5, seal
 from pipeline.methods.shared.draw_likelihood import CountDraw, ShareDraw
 from pipeline.networks import places as network_places
 from pipeline.training import place_scores
@@ -82,6 +84,26 @@ def test_beliefs_by_places_find_small_objects() -> None:
     assert scores[1] > scores[0] + 5
     head = Places(features, np.arange(600), 0.5).scores(found.weights, found.bias)  # of all images, the folds' too
     assert np.abs(head - found.logits).mean() < 0.1 * np.abs(found.logits).mean()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_blocks_of_a_mapped_file_give_what_an_array_in_memory_gives(
+    tmp_path: Path, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    features, truth = small_objects(90, 0)
+    features, observed, rows = features.astype(dtype), one_shown(truth, 0), np.arange(90)
+    hdf5.allocate(tmp_path / "places.h5", "places", features.shape, dtype, axes="", units="")
+    hdf5.map_array(tmp_path / "places.h5", "places")[:] = features
+    seal.append(tmp_path / "places.h5")
+    whole = believe(features.mean(axis=(2, 3)), observed, places=Places(features, rows, 0.5))
+    monkeypatch.setattr(place_scores, "BATCH", 7)
+    mapped = Places(hdf5.Mapped(tmp_path / "places.h5", "places"), rows, 0.5)
+    found = believe(features.mean(axis=(2, 3)), observed, places=mapped)
+    for name in ("present", "logits", "weights", "bias"):
+        np.testing.assert_allclose(getattr(found, name), getattr(whole, name), rtol=0, atol=1e-6)
+    logits = np.einsum("ndp,cd->ncp", features.reshape(90, 12, 9).astype(np.float64), found.weights)
+    expected = [[np.log(np.mean(np.exp(0.5 * z))) / 0.5 for z in row] for row in logits + found.bias[:, None]]
+    np.testing.assert_allclose(mapped.scores(found.weights, found.bias), expected, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("images", [3, 12])

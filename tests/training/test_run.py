@@ -90,6 +90,13 @@ class Project:
             for name, array in arrays.items():
                 hdf5.write_array(file, name, array, axes="image", units="as the test has it")
 
+    def put_places(self, places: np.ndarray) -> None:
+        """Beside the cache that is there."""
+        path = self.cache.with_name("places.h5")
+        hdf5.allocate(path, "places", places.shape, str(places.dtype), axes="image", units="as the test has it")
+        hdf5.map_array(path, "places")[:] = places
+        seal.append(path, [self.cache])
+
     def write_table(self, **changes: Any) -> None:
         write_table(self.root / "data" / "prepare" / "digits" / "table.h5", Table(**{**vars(self.table), **changes}))
 
@@ -732,7 +739,7 @@ def put_beliefs(project: Project, draw: int = 0, **changes: np.ndarray) -> np.nd
     belief = np.maximum(1 / (1 + np.exp(-logits)), project.observed["single"] == 1).astype(np.float32)
     belief[project.observed["single"] < 0] = 0
     shares = belief.mean(axis=0)[:, None] * [1.0, 0.9, 1.1]
-    found = Beliefs(belief, logits.astype(np.float32), float(belief.sum(axis=1).mean()), shares, "count")
+    found = Beliefs(belief, logits.astype(np.float32), float(belief.sum(axis=1).mean()), shares, "count", belief)
     labels = project.labels.parents[1] / f"digits-{draw}" / "observed.h5"
     write_beliefs(beliefs_file(project.root, "digits", draw), found, {}, [labels], asked_of(project))
     return belief

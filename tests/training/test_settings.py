@@ -56,7 +56,7 @@ CONTEXTS: dict[str, tuple[str, dict[str, Any]]] = {
                 **GRID,
             },
             **{"batch_norm": "frozen", "ema": {"decay": 0.5, "rule": "published"}},
-            "readout": {"pools": ["sqrt"], "sharpness": 0.2},
+            "readout": {"pools": ["sqrt"], "sharpness": 0.2, "share": 1.0},
         },
     ),
     "bottleneck": (
@@ -150,6 +150,7 @@ NOT_HERE = {
     ("readout",): "fitted after training (tests/training/test_readout.py)",
     ("readout", "pools"): "as the readout",
     ("readout", "sharpness"): "as the readout",
+    ("readout", "share"): "as the readout",
     ("strong",): "its parts stand for it; null is refused beside a method of two views",
 }
 
