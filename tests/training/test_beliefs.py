@@ -363,6 +363,30 @@ def test_labels_that_rules_imply_of_drawn_ones_change_no_share() -> None:
     assert found.shares[10].value == pytest.approx(truth[:, 10].mean(), abs=0.15)
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_absences_that_are_given_where_a_class_is_likely_change_no_share(count: int) -> None:
+    """Counted as random ones they tell that a class is absent where it is likely, and so nearly everywhere."""
+    given = sample(n=600, c=10)
+    likely = given["features"] @ np.random.default_rng(99).normal(size=(12, 10))
+    observed = given["observed"].copy()
+    order = np.argsort(np.where(given["truth"], -np.inf, likely), axis=1)[:, ::-1][:, :count]
+    absent = np.take_along_axis(~given["truth"], order, axis=1)
+    np.put_along_axis(observed, order, np.where(absent, -1, np.take_along_axis(observed, order, axis=1)), axis=1)
+    found = believe(given["features"], observed)
+    assert (found.present[observed == -1] == 0).all()
+    assert found.labels.value == pytest.approx(given["truth"].sum(axis=1).mean(), rel=0.12)
+    shares = np.array([share.value for share in found.shares])
+    assert np.abs(shares - given["truth"].mean(axis=0)).mean() < 0.06
+
+
+def test_an_image_that_is_labelled_in_full_counts_as_it_is() -> None:
+    given = sample(n=200)
+    full = np.where(given["truth"], 1, -1).astype(np.int8)
+    scores = given["features"] @ np.random.default_rng(99).normal(size=(12, 5))
+    share = calibrate(scores, full, CountDraw())
+    assert expit(share.logits(scores)).mean(axis=0) == pytest.approx(given["truth"].mean(axis=0), abs=1e-4)
+
+
 @pytest.mark.parametrize("exhaustive", [True, False])
 def test_absences_that_rules_imply_hide_no_labels_of_others(exhaustive: bool) -> None:
     """Four classes exclude each other. Counted as absences that somebody told they left 1.4 labels an image of 2.8."""
