@@ -15,6 +15,13 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OURS = {"pipeline", "stages", "tests", "benchmarks", "docs"}
 TOOLS = {"mkdocs-material", "pyright", "pytest-xdist", "ruff"}
 """Declared and never imported."""
+EXTRAS = ("heic", "onnx", "parquet")
+"""Of the library, imported within the functions that need them."""
+
+OPTIONAL = {"pillow_heif": ["pillow-heif"]}
+"""Modules of extras, which need not be installed here -> their distributions."""
+TRACKERS = {"mlflow", "wandb", "tensorboard"}
+"""Packages that only who names them in the environment needs; what is printed where they are absent says so."""
 
 
 def declared(*groups: str) -> dict[str, Requirement]:
@@ -37,14 +44,15 @@ def imports(folder: str) -> set[str]:
                 modules |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
                 modules.add(str(node.module))
-    tops = {module.split(".")[0] for module in modules} - sys.stdlib_module_names - OURS - {"ruamel"}
-    known = packages_distributions()
+    tops = {module.split(".")[0] for module in modules} - sys.stdlib_module_names - OURS - TRACKERS - {"ruamel"}
+    known = packages_distributions() | OPTIONAL
     found = {str(canonicalize_name(known[top][0])) for top in tops}
     return found | ({"ruamel-yaml"} if any(module.startswith("ruamel.yaml") for module in modules) else set())
 
 
 @pytest.mark.parametrize(
-    ("folder", "groups"), [("pipeline", ()), ("stages", ()), ("tests", ("dev",)), ("docs", ("docs",))]
+    ("folder", "groups"),
+    [("pipeline", EXTRAS), ("stages", ()), ("tests", ("dev", *EXTRAS)), ("docs", ("docs",))],
 )
 def test_what_is_imported_is_declared(folder: str, groups: tuple[str, ...]) -> None:
     assert imports(folder) <= set(declared(*groups))
@@ -52,12 +60,12 @@ def test_what_is_imported_is_declared(folder: str, groups: tuple[str, ...]) -> N
 
 def test_what_is_declared_is_used() -> None:
     used = imports("pipeline") | imports("stages") | imports("tests") | imports("docs")
-    assert set(declared("dev", "docs")) - used == TOOLS
+    assert set(declared("dev", "docs", *EXTRAS)) - used == TOOLS
 
 
 def test_pins_meet_the_ranges() -> None:
     pinned = pins()
-    for name, requirement in declared("dev", "docs").items():
+    for name, requirement in declared("dev", "docs", *EXTRAS).items():
         assert requirement.specifier.contains(pinned[name]), f"{requirement} is pinned to {pinned[name]}"
     assert (pinned["torch"], pinned["torchvision"]) == ("2.14.1", "0.29.1")
 

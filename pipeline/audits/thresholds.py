@@ -7,10 +7,12 @@ A label is taken to be present where its logit is at least the threshold of its 
   labels trained nothing. One of k present labels is shown with chance 1 / k, so a shown label stands for as many as its
   image is expected to have (weighted conformal prediction). The expected share found of new present labels is at least
   the stated one if new images are as these, if those expectations are right, and if no new image is expected to have
-  more labels than the one of these that is expected to have most.
+  more labels than the one of these that is expected to have most. Images of one group score alike, so there a group
+  counts as one image does, and what is found is of images of new groups.
 
-Source: Tibshirani, Barber, Candès, Ramdas, "Conformal prediction under covariate shift", NeurIPS 2019; that the weight
-is the expected number of labels, and the match of shares, are ours.
+Source: Tibshirani, Barber, Candès, Ramdas, "Conformal prediction under covariate shift", NeurIPS 2019; groups as in
+Lee, Barber, Willett, "Distribution-free inference with hierarchical data", 2023; that the weight is the expected number
+of labels, and the match of shares, are ours.
 """
 
 import numpy as np
@@ -29,23 +31,30 @@ def match_share(logits: np.ndarray, share: float) -> float:
     return float(np.quantile(np.asarray(logits, np.float64), 1 - share, method="hazen"))
 
 
-def find_share(scores: np.ndarray, weights: np.ndarray, found: float) -> float | None:
+def find_share(scores: np.ndarray, weights: np.ndarray, found: float, groups: np.ndarray | None = None) -> float | None:
     """Return the highest threshold that finds a share of the present labels of a class in new images.
 
     Args:
         scores: (P,) finite logits of shown labels, of images whose labels trained nothing.
         weights: (P,) above 0, how many present labels each stands for; a new one is held for the heaviest of them.
         found: The share, in (0, 1).
+        groups: (P,) numbers of the images' groups, of which each weighs as one of its labels does on average; None:
+            each image by itself.
 
     Returns:
         One of the scores; None where there are too few: with equal weights it is the score of rank
-        ceil((P + 1) found) from above, so 0.9 needs nine.
+        ceil((P + 1) found) from above, so 0.9 needs nine, or nine groups.
     """
     if not len(scores):
         return None
+    heaviest = weights.max()
+    if groups is not None:
+        _, unit, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+        weights = weights / sizes[unit]
+        heaviest = np.bincount(unit, weights).max()
     order = np.argsort(-scores, kind="stable")
     mass = np.cumsum(weights[order], dtype=np.float64)
-    place = int(np.searchsorted(mass, found * (mass[-1] + weights.max()) * (1 - 1e-12)))
+    place = int(np.searchsorted(mass, found * (mass[-1] + heaviest) * (1 - 1e-12)))
     return float(scores[order][place]) if place < len(scores) else None
 
 

@@ -22,6 +22,7 @@ from pipeline.core.errors import ConfigError, FileError, SourceError
 from pipeline.core.text import prefixed
 from pipeline.labels import weights
 from pipeline.labels.beliefs import beliefs_file, read_given
+from pipeline.labels.corrections import digest_corrections
 from pipeline.labels.observed import observed_file
 from pipeline.labels.table import SPLITS, Objects, Table, read_objects, read_table
 from pipeline.methods.shared import base as methods
@@ -94,7 +95,8 @@ def check_dataset(root: Path, params: Params, dataset: str, last: LastRun) -> tu
     except ConfigError as error:
         problems += str(error).splitlines()
     problems += missing
-    drawn = "root" not in block  # by the source itself: nothing can be wrong with such pictures and their labels
+    # drawn by the source itself: nothing can be wrong with such pictures and their labels
+    drawn = "root" not in block and digest_corrections(root, dataset) is None
     if loaded is None or missing or (drawn and simulate.bias.kind == "uniform" and beliefs.kind == "fits"):
         return problems, None
     found, table, objects = read_raw(root, params, dataset, loaded, last)
@@ -128,10 +130,12 @@ def read_raw(
     try:
         recorded = None if reruns else _recorded(folder / "report.json", "raw_sha256")
         now = None if recorded is None else source.fingerprint(settings, root)  # reads what moved since
-        if now is not None and recorded == now and (folder / "table.h5").is_file():
+        corrected = (_recorded(folder / "report.json", "corrections") or {}).get("sha256")
+        as_read = recorded == now and corrected == digest_corrections(root, dataset)
+        if now is not None and as_read and (folder / "table.h5").is_file():
             table, objects = read_table(folder / "table.h5"), read_objects(folder / "table.h5")
         else:
-            data = source.read(settings, root)
+            data = sources.read(source, settings, root, dataset)
             table, objects = data.table, data.objects
     except (SourceError, FileError, OSError) as error:
         return [prefixed(key, line) for line in str(error).splitlines()], None, None

@@ -453,16 +453,20 @@ def may_start(stage: str, head: dict[str, Any], before: dict[str, Any]) -> bool:
 
 def selection(run: PlannedRun, table: Table) -> list[str]:
     """Return a problem where the labels of a split cannot choose as they are asked to."""
-    groups = table.group_numbers("train")
-    n = len(table.rows("train")) if groups is None else len(np.unique(groups))
-    if run.settings.select == "auto" and run.stage == "linear_init" and n < 2:
-        has = f"{n}" if groups is None else "one group of them"
-        parts = f"trains heads without a part of the training images, and {run.dataset} has {has}; set it to last"
-        return [f"{run.origin('select')}: auto {parts}"]
+    if run.settings.select == "auto" and run.stage == "linear_init" and (lacks := _lacks_parts(run.dataset, table)):
+        return [f"{run.origin('select')}: auto {lacks}; set it to last"]
     if run.settings.select != "clean" or table.measurable("val"):
         return []
     but = f"the labels of {run.dataset} are not exhaustive; set it to auto or last"
     return [f"{run.origin('select')}: clean, but {but}"]
+
+
+def _lacks_parts(dataset: str, table: Table) -> str:
+    """Return what keeps training images from being cut in parts, no group in two of them; empty where nothing does."""
+    groups = table.group_numbers("train")
+    n = len(table.rows("train")) if groups is None else len(np.unique(groups))
+    has = f"{n}" if groups is None else "one group of them"
+    return "" if n > 1 else f"trains heads without a part of the training images, and {dataset} has {has}"
 
 
 def oracle(key: str, asked: "PlannedRun | Searched", dataset: str, table: Table) -> list[str]:
@@ -579,6 +583,6 @@ def searched_data(params: Params, dataset: str, table: Table, methods: Iterable[
         problems.append(f"{key}: clean, but the labels of {dataset} are not exhaustive; set it to [auto]")
     elif "clean" in scores:
         problems += validation_without_positives(dataset, table)
-    if "auto" in scores and (n := len(table.rows("train"))) < 2:
-        problems.append(f"{key}: auto trains heads without a part of the training images, and {dataset} has {n}")
+    if "auto" in scores and (lacks := _lacks_parts(dataset, table)):
+        problems.append(f"{key}: auto {lacks}; set it to [clean]")
     return problems + [line for each in methods for line in oracle(each.key, each, dataset, table)]

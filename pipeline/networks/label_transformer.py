@@ -82,7 +82,7 @@ class LabelTransformer(nn.Module):
             placed = tokens + place
             tokens = layer(tokens, placed, placed, tokens)
         placed = tokens + place
-        queries = self.queries.to(tokens.dtype).expand(len(tokens), -1, -1)  # (B, C, d)
+        queries = self.queries.to(tokens.dtype).expand(tokens.shape[0], -1, -1)  # (B, C, d)
         labels = torch.zeros_like(queries)
         for layer in self.decoder:
             labels = layer(labels, labels + queries, placed, tokens)

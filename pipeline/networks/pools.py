@@ -53,7 +53,7 @@ def at_places(backbone: Pooling, maps: Tensor, pools: list[Pool]) -> Tensor:
         (B, D * len(pools), h, w) features of places.
     """
     places = maps.permute(0, 2, 3, 1).flatten(0, 2)[..., None, None]  # (B*h*w, D, 1, 1)
-    return pool(backbone, places, pools).unflatten(0, (len(maps), *maps.shape[2:])).permute(0, 3, 1, 2)
+    return pool(backbone, places, pools).unflatten(0, (maps.shape[0], *maps.shape[2:])).permute(0, 3, 1, 2)
 
 
 def _one(backbone: Pooling, maps: Tensor, name: Pool) -> Tensor:

@@ -17,7 +17,8 @@ label, as each labelled one has; the others' are not, which gives more labels an
 Where places are given, the last fit's scores are those by places (`place_scores`), and so are the beliefs. Targets come
 from pooled scores: by places they help small objects no further, and large ones less.
 
-Images of one group know each other's labels: no fold cuts a group, and folds judge lambda from the first fit on.
+Images of one group know each other's labels: no fold cuts a group, and folds judge lambda from the first fit on. Where
+all are of one group, there is no fit without it: folds are of images then, and nobody knows how far beliefs are off.
 
 With all labels shown (`ShareDraw(1.0)`, one fit) it is ridge with full labels, its lambda by average precision of
 left-out scores and its logits by log loss: what the features hold for a linear head.
@@ -76,6 +77,7 @@ class Beliefs:
         shares: C shares of images in which a class is present.
         unseen: Classes that show no positive: their head is 0 but for the bias, their share is a guess.
         seldom: Further classes that show fewer positives than a criterion counts and a slope is fitted to.
+        groups: Groups of the fitted images; None where the data name none.
     """
 
     present: np.ndarray
@@ -87,6 +89,7 @@ class Beliefs:
     shares: tuple[Estimate, ...]
     unseen: tuple[int, ...]
     seldom: tuple[int, ...]
+    groups: int | None
 
 
 class Sampling(NamedTuple):
@@ -140,14 +143,16 @@ def believe(
     """
     draw = CountDraw() if draw is None else draw
     seen, shown = _seen(features, observed, draw), observed == 1
-    folds = _folds(seen, sampling) if fits > 1 or places or sampling.groups is not None else []
+    count = None if sampling.groups is None else len(np.unique(sampling.groups[seen]))
+    apart = ONE_BY_ONE._replace(seed=sampling.seed) if count == 1 else sampling  # no fit can do without the one group
+    folds = _folds(seen, apart) if fits > 1 or places or apart.groups is not None else []
     chains = _chains(features, mirrored, observed, seen, folds)
     stands, done = np.ones(len(observed)), list[Fit]()  # labels that a shown one stands for
     for place in range(fits):
         heads = [ridge.fit(chain.rows, chain.targets) for chain in chains]
         if folds or not done:
-            tried = _try(features, chains, heads, bool(done) or sampling.groups is not None)
-            number, precision = _choose(tried, shown, stands, seen, sampling.groups)
+            tried = _try(features, chains, heads, bool(done) or apart.groups is not None)
+            number, precision = _choose(tried, shown, stands, seen, apart.groups)
         last = place == fits - 1
         scores = _scores(features, chains, heads, number, seen if last else None)
         slope, bias, *_ = calibrated = calibrate(scores, observed, draw, isinstance(draw, CountDraw) and last)
@@ -169,6 +174,7 @@ def believe(
         tuple(done),
         *_shares(scores, calibrated, isinstance(draw, CountDraw), sampling, seen),
         *_rare((observed >= 1).sum(axis=0)),
+        count,
     )
 
 
@@ -217,13 +223,13 @@ def _seen(features: np.ndarray, observed: np.ndarray, draw: CountDraw | ShareDra
 def _folds(seen: np.ndarray, sampling: Sampling) -> list[np.ndarray]:
     """Return (H,) images of each fold; none where there are too few, and the first lambda is kept."""
     seed, groups = sampling
-    if seen.sum() < 2 * FOLDS or (groups is not None and len(np.unique(groups[seen])) < FOLDS):
-        return []
     generator = seeds.numpy_generator(seed, "beliefs", "folds")
     if groups is not None:
         fold = np.zeros(len(seen), int)  # an image without weight is in no fit anyway
         fold[seen] = deal_folds(groups[seen], FOLDS, generator)
-        return [np.flatnonzero(fold == number) for number in range(FOLDS)]
+        return [np.flatnonzero(fold == number) for number in range(fold.max() + 1)]
+    if seen.sum() < 2 * FOLDS:
+        return []
     order = generator.permutation(len(seen))
     return [order[fold::FOLDS] for fold in range(FOLDS)]
 
@@ -342,8 +348,8 @@ def _shares(
     groups = None if sampling.groups is None else sampling.groups[seen]
     repeats = resample_rows(len(scores), BOOTSTRAPS, generator, groups)
     (point,) = resampled_shares(scores, calibrated, once, given_one)
-    if len(scores if groups is None else np.unique(groups)) < 2:
-        repeats = repeats[:0]  # one image or group alone is drawn the same each time
+    if len(scores if groups is None else np.unique(groups)) < LEAST:
+        repeats = repeats[:0]  # so few are drawn nearly the same each time: they would be sure of what they say
     drawn = resampled_shares(scores, calibrated, repeats, given_one)
     shares = tuple(estimate(value, column) for value, column in zip(point, drawn.T, strict=True))
     return estimate(point.sum(), drawn.sum(axis=1)), shares

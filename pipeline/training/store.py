@@ -136,14 +136,21 @@ def _score_shown(run: Run, result: Result) -> dict[str, Any]:
     """Return how well shown labels are ranked, the one score without truth that compares runs.
 
     Returns:
-        ``score``, the `Judge`'s, in percent, None where no label is shown; and of which ``images``: ``train`` where
-        there are logits that their labels did not train, else ``val``.
+        ``score``, the `Judge`'s, in percent, None where no label is shown; of which ``images``: ``train`` where
+        there are logits that their labels did not train, else ``val``; and under ``val`` the score of that split, which
+        all runs have.
     """
-    split, logits = ("val", result.logits["val"]) if result.left_out is None else ("train", result.left_out)
-    rows = run.table.rows(split)
-    shown = run.single[rows] == 1
-    judge = Judge(shown, run.beliefs.stands_for(run.single)[rows], run.seed)
-    return {"score": judge.score(logits) if shown.any() else None, "images": split}
+    stands_for = run.beliefs.stands_for(run.single)
+
+    def score(split: str, logits: np.ndarray) -> float | None:
+        rows = run.table.rows(split)
+        shown = run.single[rows] == 1
+        return Judge(shown, stands_for[rows], run.seed).score(logits) if shown.any() else None
+
+    val = score("val", result.logits["val"])
+    if result.left_out is None:
+        return {"score": val, "images": "val", "val": val}
+    return {"score": score("train", result.left_out), "images": "train", "val": val}
 
 
 def _store_logits(run: Run, result: Result) -> None:

@@ -1,8 +1,9 @@
 """The thresholds of a run: where its logits are cut into present and absent, with and without truth, and their worth.
 
 They are made on images whose labels did not train the logits: validation images, and where there are heads that left
-them out, training images. Shares are matched on too few of these as badly as on images that were trained on, so below
-`FEWEST` all training images count too. Nothing is chosen on test images, whose labels tell what each cut is worth.
+them out, training images; those of one group count as one for the conformal ones. Shares are matched on too few of
+these as badly as on images that were trained on, so below `FEWEST` all training images count too. Nothing is chosen on
+test images, whose labels tell what each cut is worth.
 """
 
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ import numpy as np
 
 from pipeline.audits.thresholds import FOUND, best_f1, find_share, match_share, score_thresholds
 from pipeline.labels.beliefs import Beliefs
+from pipeline.labels.groups import number_groups
 from pipeline.training.run import Run
 
 FEWEST = 50
@@ -47,6 +49,7 @@ def set_thresholds(run: Run, logits: dict[str, np.ndarray], left_out: np.ndarray
         FileError: Beliefs or shown labels are absent, damaged, or not those of the table.
     """  # noqa: DOC502  raised by `Run`
     table, beliefs, single = run.table, run.beliefs, run.single
+    groups = None if table.groups is None else number_groups(table.groups)
     held = _Images(table.rows("val"), logits["val"])
     if left_out is not None:
         held = _Images(np.append(table.rows("train"), held.rows), np.concatenate([left_out, held.logits]))
@@ -57,14 +60,14 @@ def set_thresholds(run: Run, logits: dict[str, np.ndarray], left_out: np.ndarray
     )  # a class that rules make known has a share too
     cuts = {
         "matching": _match(shared, beliefs, unseen),
-        **{f"{found:g}": _find(held, beliefs, single, found) for found in FOUND},
+        **{f"{found:g}": _find(held, beliefs, single, found, groups) for found in FOUND},
         "clean": _choose_by_truth(run, logits["val"]),
     }
     return {
         "rule": "present where the logit is at least the threshold",
         "images": {"matching": _count(run, shared), "conformal": _count(run, held), "trained_on": biased},
         "classes": {
-            name: _describe(column, beliefs, cuts, (single[held.rows] == 1).sum(axis=0), unseen)
+            name: _describe(column, beliefs, cuts, _count_shown(column, held, single, groups), unseen)
             for column, name in enumerate(table.classes)
         },
         "test": _score(run, logits["test"], cuts),
@@ -94,11 +97,21 @@ def _match(images: _Images, beliefs: Beliefs, unseen: np.ndarray) -> np.ndarray:
     return cuts[:, [0, 2, 1]]
 
 
-def _find(images: _Images, beliefs: Beliefs, single: np.ndarray, found: float) -> np.ndarray:
+def _find(images: _Images, beliefs: Beliefs, single: np.ndarray, found: float, groups: np.ndarray | None) -> np.ndarray:
     """Return (C,) thresholds that find a share of the present labels; NaN where too few are shown."""
     shown, stands_for = single[images.rows] == 1, beliefs.stands_for(single)[images.rows]
-    cuts = [find_share(images.logits[mine, column], stands_for[mine], found) for column, mine in enumerate(shown.T)]
+    own = None if groups is None else groups[images.rows]
+    cuts = [
+        find_share(images.logits[mine, column], stands_for[mine], found, None if own is None else own[mine])
+        for column, mine in enumerate(shown.T)
+    ]
     return np.array([np.nan if cut is None else cut for cut in cuts])
+
+
+def _count_shown(column: int, images: _Images, single: np.ndarray, groups: np.ndarray | None) -> tuple[int, int | None]:
+    """Return how many images show a class, and of how many groups they are, where there are groups."""
+    mine = images.rows[single[images.rows, column] == 1]
+    return len(mine), None if groups is None else len(np.unique(groups[mine]))
 
 
 def _choose_by_truth(run: Run, logits: np.ndarray) -> np.ndarray:
@@ -118,20 +131,20 @@ def _count(run: Run, images: _Images) -> dict[str, int]:
 
 
 def _describe(
-    column: int, beliefs: Beliefs, cuts: dict[str, np.ndarray], shown: np.ndarray, unseen: np.ndarray
+    column: int, beliefs: Beliefs, cuts: dict[str, np.ndarray], shown: tuple[int, int | None], unseen: np.ndarray
 ) -> dict[str, Any]:
     """Return the entry of a class."""
     ends = ("value", "low", "high")
     conformal = {f"{found:g}": _plain(cuts[f"{found:g}"][column]) for found in FOUND}
     reasons = ["no training image shows it, so its share is a guess"] * bool(unseen[column])
     lacking = [f"{100 * found:g}" for found, cut in zip(FOUND, conformal.values(), strict=True) if cut is None]
-    reasons += [f"{shown[column]} held-out images show it: too few to find {', '.join(lacking)} % of it"] * bool(
-        lacking
-    )
+    images, groups = shown
+    told = f"{images} held-out images{'' if groups is None else f' of {groups} groups'} show it"
+    reasons += [f"{told}: too few to find {', '.join(lacking)} % of it"] * bool(lacking)
     return {
         "share": dict(zip(ends, map(_plain, beliefs.shares[column]), strict=True)),
         "matching": dict(zip(ends, map(_plain, cuts["matching"][column]), strict=True)),
-        "shown": int(shown[column]),
+        "shown": images,
         "conformal": conformal,
         "clean": _plain(cuts["clean"][column]),
         "reason": "; ".join(reasons) or None,

@@ -57,6 +57,39 @@ def test_shown_labels_weighted_by_counts_find_what_is_stated_where_plain_ones_do
     assert np.mean(plain) < 0.7
 
 
+def test_groups_weighted_by_hand() -> None:
+    scores, weights, groups = np.array([4.0, 1.0, 3.0, 2.0]), np.array([1.0, 3.0, 2.0, 1.0]), np.array([0, 7, 7, 7])
+    # the second group's labels weigh 1, 2/3 and 1/3, together 2; masses from above: 1, 5/3, 2, 3 of 3 + 2
+    for found, cut in ((0.2, 4.0), (0.3, 3.0), (0.4, 2.0), (0.41, 1.0), (0.6, 1.0), (0.61, None)):
+        assert find_share(scores, weights, found, groups) == cut, found
+    alone = np.arange(4)
+    for found in (0.3, 0.5, 0.7):
+        assert find_share(scores, weights, found, alone) == find_share(scores, weights, found)
+    assert find_share(np.arange(100.0), np.ones(100), 0.5, np.zeros(100, int)) == 0.0  # one group tells half
+    assert find_share(np.arange(100.0), np.ones(100), 0.51, np.zeros(100, int)) is None
+
+
+def test_labels_of_new_groups_are_found_where_groups_count_once() -> None:
+    """Large groups score high; of whichever group a new image is, it scores as that."""
+    generator, plain, grouped = np.random.default_rng(0), [], []
+
+    def draw(count: int) -> tuple[np.ndarray, np.ndarray]:
+        level = generator.normal(size=count)
+        sizes = np.where(level > 0, 20, 2)
+        groups = np.repeat(np.arange(count), sizes)
+        return 2 * level[groups] + generator.normal(size=len(groups)), groups
+
+    for _ in range(300):
+        scores, groups = draw(15)
+        level = generator.normal(size=300)
+        new = 2 * level + generator.normal(size=300)
+        for found, own in ((plain, None), (grouped, groups)):
+            cut = find_share(scores, np.ones(len(scores)), 0.8, own)
+            found.append(1.0 if cut is None else (new >= cut).mean())
+    assert np.mean(grouped) >= 0.8
+    assert np.mean(plain) < 0.65
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_no_threshold_has_a_higher_f1(seed: int) -> None:
     generator = np.random.default_rng(seed)

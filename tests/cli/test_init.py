@@ -329,7 +329,7 @@ def test_what_lies_in_the_folder_decides_the_source(tmp_path: Path, make: Any, e
         ),
         (lambda folder: entries(folder, lambda i: {"a": ["x"], "b": ["y"]}), False, "lists of names under a, b; text"),
         (lambda folder: pictures(folder, ["all/a/1.jpg", "all/b/1.jpg"]), False, r"lie in all,.* spml init .*/all$"),
-        (lambda folder: pictures(folder, ["a/1.HEIC"]), False, "holds no picture .*; not read: a/1.HEIC"),
+        (lambda folder: pictures(folder, ["a/1.JXL"]), False, "holds no picture .*; not read: a/1.JXL"),
     ],
 )
 def test_what_is_not_understood_is_said(tmp_path: Path, make: Any, exhaustive: bool, words: str) -> None:
@@ -488,14 +488,14 @@ def test_images_classes_labels_and_splits_are_told(tmp_path: Path) -> None:
 
 
 def test_the_source_warns_before_anything_is_written(tmp_path: Path) -> None:
-    pictures(classes(tmp_path), ["7/1.jpg", "7/2.jpg", "7/3.jpg", "a.jpg", "b.heic"])
+    pictures(classes(tmp_path), ["7/1.jpg", "7/2.jpg", "7/3.jpg", "a.jpg", "b.jxl"])
     assert described(tmp_path) == [
         "15 images; 3 classes: 7 (3), cat (6), dog (6)",
         "labels an image: 1",
         "3 file names lie in several class folders, with files of equal size; if each is one photo: same_name: merge",
         "splits: 9 train, 3 val, 3 test; drawn: val and test",
         "warning: classes are called 7: if these numbers stand for names, write the names",
-        "warning: 1 picture of endings that are not read was left out: b.heic",
+        "warning: 1 picture of endings that are not read was left out: b.jxl",
         "warning: 1 picture lies in no class's folder and was left out: a.jpg",
     ]
 

@@ -608,6 +608,7 @@ def test_labels_that_are_not_exhaustive_ask_for_settings_of_their_own(project: P
         "exclusive": [],
         "classes": None,
         "split_seed": 0,
+        "unlabelled": None,
     }
     block |= {"split_folders": False, "same_name": "separate", "val_fraction": 0.25, "test_fraction": 0.25}
     project.edit({"prepare/digits": block})
@@ -668,6 +669,21 @@ def test_oracles_ask_for_labels_that_somebody_knows(project: Project, stage: str
     assert [line.partition("`")[0] for line in searched if " is an oracle, " in line] == [
         f"search.digits.methods.{name}: " for name in ("full", "iun")
     ]
+
+
+def test_one_group_alone_cannot_be_cut_in_parts(project: Project) -> None:
+    """Nor does a search score by heads that left a part out."""
+    truth = np.eye(3, dtype=np.int8)[np.arange(12) % 3]
+    split = np.repeat(np.array([0, 1, 2], np.uint8), 4)
+    paths = tuple(f"{row}.png" for row in range(12))
+    table = Table(("a", "b", "c"), paths, truth, truth >= 0, split, (split == 2).astype(np.uint8))
+    project.edit({"grid/search": ["digits"], "linear_init/default/select": "auto"})
+    for names, count in (("aaaabbbbcccc", 1), ("aaxxbbbbcccc", 2), (None, 4)):
+        tables = {"digits": replace(table, groups=None if names is None else tuple(names))}
+        found = preflight.check_runs(project.params, tables) + preflight.check_searches(project.params, tables)
+        lacks = "auto trains heads without a part of the training images, and digits has one group of them; set it to"
+        lines = [f"linear_init.default.select: {lacks} last", f"search.digits.scores: {lacks} [clean]"]
+        assert sorted(set(found)) == lines * (count == 1)
 
 
 def test_rows_that_simulate_or_training_would_refuse_are_named_first(project: Project) -> None:

@@ -467,7 +467,7 @@ def test_there_is_one_way_to_decode_a_picture(repository):
         r"|default_loader|ImageFolder"
     )
     found = {path.name for path in ours if other.search(path.read_text(encoding="utf-8"))}
-    assert found == {"images.py"}
+    assert found == {"images.py", "standalone.py"}  # which repeats it, since it needs none of ours (tests/bundles)
 
 
 @given(st.binary(max_size=300), st.sampled_from(["PNG", "JPEG", "GIF", "TIFF", "WEBP", "BMP"]), st.integers(0, 400))

@@ -1,6 +1,7 @@
 """The stage beliefs on data made by hand: invariants by enumeration, a door for tables of others, and bad input."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from math import comb
 from pathlib import Path
@@ -14,6 +15,7 @@ from pipeline.core.errors import ConfigError, FileError, SourceError
 from pipeline.core.files import read_json, read_tsv
 from pipeline.labels.beliefs import Beliefs, beliefs_file, read_beliefs
 from pipeline.labels.table import Table, write_table
+from pipeline.training.undecided import rank_unknown
 from stages.beliefs import beliefs
 from tests.stages import finished_runs as finished
 
@@ -120,6 +122,12 @@ def few_images(project: Project) -> None:
     project.write(table={"split": split, "official": (split == 2).astype(np.uint8)})
 
 
+def grouped(count: int, project: Project) -> None:
+    """So many groups in each split."""
+    names = (f"{split} {row % count}" for row, split in enumerate(project.table.split.tolist()))
+    project.write(table={"groups": tuple(names)})
+
+
 KINDS = {
     "one shown": lambda project: None,
     "several shown": several,
@@ -128,10 +136,26 @@ KINDS = {
     "a class that is not shown": unseen,
     "one class": one_class,
     "fewer images than classes": few_images,
+    "one group": partial(grouped, 1),
+    "two groups": partial(grouped, 2),
+    "eight groups": partial(grouped, 8),
     "float16": lambda project: project.write(dtype="float16"),
     "mirrored": lambda project: project.write(mirrored=True),
     "more features than images": lambda project: project.write(width=60),
 }
+
+
+@pytest.mark.parametrize("count", [None, 1, 2, 8])
+def test_what_groups_keep_beliefs_from_is_said(project: Project, count: int | None) -> None:
+    if count:
+        grouped(count, project)
+    _, report = project.run()
+    assert report["groups"] == count
+    told = (project.folder / "summary.md").read_text()
+    assert ("Warning: all training images that were fitted are of one group" in told) == (count == 1)
+    assert ("did not see any image of its group" in told) == ((count or 1) > 1)
+    ends = [report["labels_per_image"]["low"], *(share["high"] for share in report["shares"].values())]
+    assert [end is None for end in ends] == [count in (1, 2)] * len(ends)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -161,8 +185,12 @@ def test_every_image_and_class_has_a_belief_that_follows_from_its_logits(project
         [[report["shares"][name][end] for end in ("value", "low", "high")] for name in report["shares"]], float
     )
     np.testing.assert_allclose(found.shares, ends)
-    guessed = [bool(np.isnan(end).all()) for end in ends[:, 1:]]  # of a guess there is no interval
-    assert [name for name, guess in zip(project.table.classes, guessed, strict=True) if guess] == names
+    guessed = [bool(np.isnan(end).all()) for end in ends[:, 1:]]  # of a guess there is no interval, nor of so few
+    few = kind in ("fewer images than classes", "one group", "two groups")
+    assert [name for name, guess in zip(project.table.classes, guessed, strict=True) if guess or few] == (
+        list(project.table.classes) if few else names
+    )
+    assert not few or all(guessed)
     assert all(f"no training image shows {name}" in (project.folder / "summary.md").read_text() for name in names[:1])
 
 
@@ -186,7 +214,11 @@ def test_hidden_labels_are_listed_over_all_splits(project: Project) -> None:
     assert len(set(cells)) == len(cells) and all(project.observed[cell] == 0 for cell in cells)
     chances = [float(each["belief"]) for each in rows]
     np.testing.assert_allclose(chances, [found.belief[cell] for cell in cells], rtol=1e-5)
-    assert chances == sorted(chances, reverse=True) and {each["split"] for each in rows} == {"train", "val", "test"}
+    order = [float(found.ranking[cell]) for cell in cells]
+    assert order == sorted(order, reverse=True) and {each["split"] for each in rows} == {"train", "val", "test"}
+    np.testing.assert_array_equal(  # what is beside it: tests/training/test_undecided.py
+        found.ranking, rank_unknown(project.features, None, project.observed, found.belief, (project.table, 0))
+    )
 
 
 def test_the_same_data_give_the_same_bytes(project: Project) -> None:

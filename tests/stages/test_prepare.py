@@ -231,6 +231,7 @@ def test_of_ones_own_data_no_published_draw_is_told(project):
         "val_fraction": 0.0,
         "test_fraction": 0.0,
         "split_seed": 0,
+        "unlabelled": None,
     }
     root = project(block, protocol="given")
     for part in ("train", "val", "test"):
@@ -246,6 +247,39 @@ def test_of_ones_own_data_no_published_draw_is_told(project):
         "1 image left out, since files cannot be used",
         "6 pictures of one colour throughout",
     ]
+
+
+def test_what_rules_imply_is_counted_by_split(project):
+    """Of a puppy in train and val, and a cat that excludes it: an animal and a dog each, and what each excludes."""
+    block = {"source": "folder", "root": "raw", "split_folders": True, "same_name": "separate", "classes": None}
+    block |= {"size": 8, "bad_images": "stop", "links": "inside", "max_pixels": 10**8, "val_fraction": 0.0}
+    block |= {"test_fraction": 0.0, "split_seed": 0, "parents": {"puppy": ["dog"]}, "exclusive": [["cat", "dog"]]}
+    root = project(block, protocol="given")
+    held = {"train": {"puppy": 3, "cat": 2}, "val": {"puppy": 1, "cat": 1}, "test": {"cat": 2, "dog": 1}}
+    for part, labels in held.items():
+        for label, count in labels.items():
+            (root / "raw" / part / label).mkdir(parents=True)
+            for number in range(count):
+                picture = jpeg((40 * number, len(part), len(label)))
+                (root / "raw" / part / label / f"{label}{number}.jpg").write_bytes(picture)
+    prepare(root, "pets")
+    report = json.loads((root / "data/prepare/pets/report.json").read_text())
+    # a puppy is a dog and no cat; a cat is no dog and so no puppy; a dog is no cat
+    wanted = {
+        split: (labels.get("puppy", 0), labels.get("puppy", 0) + 2 * labels.get("cat", 0) + labels.get("dog", 0))
+        for split, labels in held.items()
+    }
+    assert {split: (row["made_present"], row["made_absent"]) for split, row in report["splits"].items()} == wanted
+    table = [
+        line for line in (root / "data/prepare/pets/summary.md").read_text().splitlines() if line.startswith("| t")
+    ]
+    assert table[0].startswith("| train | 5 |") and table[0].endswith("| 3 | 7 |")
+    draw = root / "data/simulate/pets-0"
+    simulate(root, "pets", 0)
+    by_split = json.loads((draw / "report.json").read_text())["implied"]["splits"]
+    assert {split: (row["made_present"], row["made_absent"]) for split, row in by_split.items()} == wanted
+    lines = (draw / "summary.md").read_text().splitlines()
+    assert all(f"| {split} | {present} | {absent} |" in lines for split, (present, absent) in wanted.items())
 
 
 @pytest.mark.parametrize("longer", [0, 100])
@@ -460,3 +494,41 @@ def test_real_photographs(project, repository):
     picture = decode(folder / "VOCdevkit" / "VOC2012" / table.paths[7], 10**8)
     assert np.array_equal(pixels[[7]][0], resize(picture, 32))
     assert "| test | 440 |" in (out / "summary.md").read_text()
+
+
+# ---------------------------------------------------------------------------------------------- corrections
+def test_corrections_are_known_through_prepare_and_simulate(project):
+    root = project(VOC)
+    small_tree(root / "raw")
+    prepare(root, "pets")
+    before = digests(root / "data" / "prepare" / "pets")
+    file = root / "corrections" / "pets.csv"
+    file.parent.mkdir()
+    first, last = "JPEGImages/img_0.jpg", "JPEGImages/img_7.jpg"
+    file.write_text(
+        f"path,class,value,who,when\n{first},dog,present,Ann,\n{first},cat,present,Bob,\n{last},cat,absent,,\n"
+    )
+    prepare(root, "pets")
+    folder = root / "data" / "prepare" / "pets"
+    table, report = read_table(folder / "table.h5"), json.loads((folder / "report.json").read_text())
+    assert table.truth[0].tolist() == [1, 1] and table.truth[6].tolist() == [0, 1]
+    counts = {key: report["corrections"][key] for key in ("agree", "add", "overturn", "people")}
+    assert counts == {"agree": 2, "add": 0, "overturn": 1, "people": {"Ann": 1, "Bob": 1, "nobody named": 1}}
+    summary = (folder / "summary.md").read_text()
+    assert (
+        "answers for 3 labels, by Ann 1, Bob 1, nobody named 1." in summary and "| dog | train | 0 | 0 | 1 |" in summary
+    )
+
+    simulate(root, "pets", 0)
+    with h5py.File(root / "data/simulate/pets-0/observed.h5") as stored:
+        single = stored["single"][()]
+        assert single[0].tolist() == [1, 1] and single[6].tolist() == [-1, 1]
+    assert "## Known by corrections" in (root / "data/simulate/pets-0/summary.md").read_text()
+
+    file.write_text("path,class,value,who,when\n")
+    prepare(root, "pets")
+    assert digests(folder) == before  # the data were never touched, and without an answer nothing is told of them
+
+    file.write_text(f"path,class,value\n{first},bird,present\n")
+    with pytest.raises(SourceError, match=r"corrections/pets\.csv: classes are not in the dataset .*: line 2 'bird'"):
+        prepare(root, "pets")

@@ -195,6 +195,10 @@ def test_what_the_drawn_labels_imply_is_known_too(project):
         int((observed["implied"] & (single == -1))[rows].sum()),
     )
     assert found["made_present"] and found["made_absent"]
+    for split, code in (("train", 0), ("val", 1), ("test", 2)):
+        own = observed["implied"][prepared.split == code] * single[prepared.split == code]
+        assert found["splits"][split] == {"made_present": int((own > 0).sum()), "made_absent": int((own < 0).sum())}
+        assert f"| {split} | {(own > 0).sum()} | {(own < 0).sum()} |" in summary.splitlines()
     assert found["classes"]["d"] == {
         "made_present": 0,
         "of_them_said_to_be_absent": 0,

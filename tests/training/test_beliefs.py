@@ -6,7 +6,7 @@ import torch
 from scipy.special import expit
 
 from pipeline.audits.metrics import average_precision, mean_average_precision
-from pipeline.labels.observed import mark_implied
+from pipeline.labels.observed import mark_not_shown
 from pipeline.labels.table import Table
 from pipeline.methods.shared.draw_likelihood import CountDraw, ShareDraw
 from pipeline.training import beliefs, ridge
@@ -232,7 +232,11 @@ def test_no_fold_cuts_a_group() -> None:
     for held in folds:
         others = np.setdiff1d(np.flatnonzero(seen), held)
         assert not set(groups[others]) & set(groups[held[seen[held]]])
-    assert beliefs._folds(np.ones(60, bool), Sampling(0, np.repeat(np.arange(4), 15))) == []  # fewer groups than folds
+    for count, n in ((4, 60), (2, 60), (2, 4), (3, 7)):  # fewer groups than folds, few images
+        few = np.arange(n) % count
+        folds = beliefs._folds(np.ones(n, bool), Sampling(0, few))
+        assert sorted(set(few[held].tolist()).pop() for held in folds) == list(range(count)), (count, n)
+        assert all(len(set(few[held].tolist())) == 1 for held in folds)
     plain = [fold.tolist() for fold in beliefs._folds(np.ones(12, bool), Sampling(3))]
     assert plain == [[5, 3, 8], [0, 9, 10], [2, 1], [6, 11], [4, 7]]  # as before there were groups
 
@@ -251,11 +255,46 @@ def test_copies_of_an_image_do_not_judge_each_other(fits: int) -> None:
     assert found.fits[0].penalty > apart.fits[0].penalty
 
 
-def test_one_group_alone_has_no_interval() -> None:
-    given = sample(n=30)
-    found = believe(given["features"], given["observed"], sampling=Sampling(0, np.zeros(30, int)))
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_copies_in_few_groups_do_not_judge_each_other(count: int) -> None:
+    """Fewer groups than folds: what a head knows of a copy it knew by heart before, with every lambda."""
+    generator = np.random.default_rng(0)
+    once, label = generator.normal(size=(40, 80)), generator.integers(4, size=40)
+    features, observed = np.tile(once, (3, 1)), np.tile(np.eye(4, dtype=np.int8)[label], (3, 1))
+    found = believe(features, observed, sampling=Sampling(0, np.tile(np.arange(40) % count, 3)))
+    assert found.groups == count
+    assert found.fits[0].precision < 0.45  # 0.25 by chance
+    ranked = np.nanmean(np.array(average_precision(observed, found.logits), float))
+    assert ranked < 0.5
+    assert np.isnan([found.labels[1:], *(share[1:] for share in found.shares)]).all()  # so few groups tell no interval
+
+
+@pytest.mark.parametrize("n", [4, 9, 30])
+def test_one_group_alone_is_judged_by_folds_of_its_images_and_has_no_interval(n: int) -> None:
+    given = sample(n=n)
+    found = believe(given["features"], given["observed"], sampling=Sampling(0, np.zeros(n, int)))
+    plain = believe(given["features"], given["observed"])
+    assert (found.groups, plain.groups) == (1, None)
+    assert np.array_equal(found.present, plain.present) and found.fits == plain.fits
     assert np.isfinite(found.labels.value) and np.isnan(found.labels[1:]).all()
     assert all(np.isnan(share[1:]).all() for share in found.shares)
+    assert np.isnan(plain.labels.low) == (n < 5)
+
+
+def test_intervals_are_those_of_groups() -> None:
+    """Of ten copies of each image nothing more is known than of one."""
+    given = sample(n=60)
+    features, observed = np.tile(given["features"], (10, 1)), np.tile(given["observed"], (10, 1))
+
+    def widths(**sampling: Any) -> tuple[float, float]:
+        found = believe(features, observed, fits=1, draw=ShareDraw(0.5), **sampling)
+        return found.labels.high - found.labels.low, float(np.mean([share.high - share.low for share in found.shares]))
+
+    single = believe(given["features"], given["observed"], fits=1, draw=ShareDraw(0.5))
+    one = single.labels.high - single.labels.low, float(np.mean([share.high - share.low for share in single.shares]))
+    grouped, apart = widths(sampling=Sampling(0, np.tile(np.arange(60), 10))), widths()
+    for mine, alone, copies in zip(grouped, one, apart, strict=True):
+        assert 0.6 < mine / alone < 1.6 and copies / alone < 0.6
 
 
 # ---------------------------------------------------------------------------------------------- rules
@@ -286,7 +325,7 @@ def test_labels_that_rules_imply_of_given_ones_hide_no_others() -> None:
     truth = np.hstack([given["truth"], given["truth"] @ parents > 0])
     labels = np.hstack([given["observed"], (given["observed"] @ parents > 0).astype(np.int8)])
     table = tiny_table(labels, exhaustive=False)
-    found = believe(given["features"], mark_implied(table, labels, implied))
+    found = believe(given["features"], mark_not_shown(table, labels, implied))
     shares = np.array([share.value for share in found.shares])
     assert found.labels.value == pytest.approx(truth.sum(axis=1).mean(), rel=0.1)
     assert np.abs(shares - truth.mean(axis=0)).mean() < 0.06
@@ -304,7 +343,7 @@ def test_labels_that_rules_imply_of_drawn_ones_change_no_share() -> None:
     implied = np.zeros(truth.shape, bool)
     implied[:, 10] = (observed[:, :2] == 1).any(axis=1)
     labels = np.where(implied, 1, observed).astype(np.int8)
-    found = believe(given["features"], mark_implied(tiny_table(truth.astype(np.int8), True), labels, implied))
+    found = believe(given["features"], mark_not_shown(tiny_table(truth.astype(np.int8), True), labels, implied))
     assert (found.present[implied] == 1).all()
     assert found.labels.value == pytest.approx(drawn.labels.value, rel=0.08)
     assert found.shares[10].value == pytest.approx(truth[:, 10].mean(), abs=0.15)
@@ -326,6 +365,6 @@ def test_absences_that_rules_imply_hide_no_labels_of_others(exhaustive: bool) ->
     implied[:, :4] = (observed[:, :4] == 1).any(axis=1)[:, None] & (observed[:, :4] == 0)
     labels = np.where(implied, -1, observed).astype(np.int8)
     table = tiny_table(truth.astype(np.int8), exhaustive)
-    found = believe(given["features"], mark_implied(table, labels, implied))
+    found = believe(given["features"], mark_not_shown(table, labels, implied))
     assert (found.present[implied] == 0).all()
     assert found.labels.value == pytest.approx(truth.sum(axis=1).mean(), rel=0.1)

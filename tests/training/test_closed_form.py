@@ -35,9 +35,8 @@ def project(tmp_path: Path, repository: Path) -> Project:
 
 def put_beliefs(project: Project, head: dict[str, np.ndarray]) -> Beliefs:
     shape = project.table.truth.shape
-    found = Beliefs(
-        np.random.default_rng(0).random(shape).astype(np.float32), np.zeros(shape, np.float32), 1.5, SHARES, "count"
-    )
+    belief, logits = np.random.default_rng(0).random(shape).astype(np.float32), np.zeros(shape, np.float32)
+    found = Beliefs(belief, logits, 1.5, SHARES, "count", logits)
     table = project.root / "data" / "prepare" / "digits" / "table.h5"
     write_beliefs(beliefs_file(project.root, "digits", 0), found, head, [table, project.labels], {})
     return found

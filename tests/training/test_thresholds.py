@@ -78,6 +78,43 @@ def test_shown_labels_are_weighted_by_the_labels_of_their_images(project: Projec
     assert told
 
 
+def test_images_of_one_group_count_as_one(project: Project) -> None:
+    """Conformal thresholds of validation images in few groups, against loops over groups."""
+    at = {split: project.table.rows(split) for split in ("train", "val", "test")}
+    names = [""] * len(project.table.paths)
+    for split, rows in at.items():
+        for place, row in enumerate(rows):
+            names[row] = "" if place % 5 == 4 else f"{split}{place // 3}"
+    project.write_table(groups=tuple(names))
+    put_beliefs(project)
+    linear_init(project.root, "digits", "an", 0, 0)
+    found, rows, val = stored(project), at["val"], logits(project, "val")
+    belief = read_beliefs(beliefs_file(project.root, "digits", 0), project.table).belief[rows]
+    told = 0
+    for column, name in enumerate(project.table.classes):
+        by_group: dict[str, list[tuple[float, float]]] = {}
+        for place, row in enumerate(rows):
+            if project.observed["single"][row, column] == 1:
+                own = by_group.setdefault(names[row] or f"alone {row}", [])
+                own.append((float(val[place, column]), float(belief[place].sum())))
+        pairs = [(score, weight / len(own)) for own in by_group.values() for score, weight in own]
+        heaviest = max((sum(weight for _, weight in own) / len(own) for own in by_group.values()), default=0)
+        total = sum(weight for _, weight in pairs) + heaviest
+        for share, cut in found["classes"][name]["conformal"].items():
+            above, expected = 0.0, None
+            for score, weight in sorted(pairs)[::-1]:
+                above += weight
+                if above >= float(share) * total:
+                    expected = score
+                    break
+            assert cut == (None if expected is None else pytest.approx(expected))
+            told += cut is not None
+            if cut is None:
+                words = f"{len(pairs)} held-out images of {len(by_group)} groups show it: too few to find"
+                assert words in found["classes"][name]["reason"]
+    assert told
+
+
 def test_heads_that_leave_images_out_give_training_images_too(project: Project) -> None:
     put_beliefs(project)
     set_auto(project)
