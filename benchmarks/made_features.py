@@ -144,7 +144,7 @@ def believe_draw(table: Table, features: np.ndarray, draw: Draw) -> tuple[Draw, 
     belief = np.zeros(table.truth.shape, np.float32)
     belief[train], logits[train] = found.present, found.logits
     shares = np.array([[share.value, share.low, share.high] for share in found.shares])
-    beliefs = Beliefs(belief, logits, found.labels.value, shares, "count")
+    beliefs = Beliefs(belief, logits, found.labels.value, shares, "count", logits)
     return replace(draw, beliefs=beliefs), logits[table.rows("test")]
 
 

@@ -1,8 +1,8 @@
 """How many of the labels named as missed are: ``python -m benchmarks.missed DATASET [DRAW ...]``.
 
-The unknown labels of the training images, ranked by what each of four says of them: the beliefs of the stage beliefs,
-as in hidden.tsv; a head of `em` whose rate and epoch val chose by full labels, on the images that trained it; and, with
-all labels, `full` at the rate and epoch of val and the closed form, each by heads that did not see the image. Counted
+The unknown labels of the training images, ranked by what each of five says of them: the stage beliefs, as in
+hidden.tsv; its beliefs alone; a head of `em` whose rate and epoch val chose by full labels, on the images that trained
+it; and, with all labels, `full` at the rate and epoch of val and the closed form, each by heads that did not see the image. Counted
 is how many of the first AT are present. benchmarks/missed.tsv keeps the rows of all datasets and draws. It needs
 params.yaml of a profile of the dataset and the outputs of prepare and features; labels are drawn here as `simulate`
 draws them.
@@ -28,6 +28,7 @@ from pipeline.labels.table import Table, read_table
 from pipeline.methods.shared.draw_likelihood import ShareDraw
 from pipeline.training.beliefs import Sampling, believe
 from pipeline.training.inputs import FeatureInputs, Subset
+from pipeline.training.undecided import rank_unknown
 
 AT = (50, 200)
 TABLE = Path(__file__).parent / "missed.tsv"
@@ -73,8 +74,7 @@ def score_ranking(table: Table, observed: np.ndarray, scores: np.ndarray) -> dic
         scores: (N, C), each finite.
     """
     present = table.truth[table.rows("train")] == 1
-    squashed = 1 / (1 + np.exp(-scores.astype(np.float64)))
-    found = [present[row, column] for row, column, _ in rank_hidden(squashed, observed, max(AT))]
+    found = [present[cell] for cell in rank_hidden(scores, observed == 0, max(AT))]
     return {f"at_{count}": 100 * float(np.mean(found[:count])) for count in AT}
 
 
@@ -94,9 +94,15 @@ def score_draw(
     heads, train = Heads(params, dataset, table, labels), table.rows("train")
     observed = labels[train]
     found = believe(heads.features[train], observed, heads.mirrored, sampling=Sampling(number))
-    with np.errstate(divide="ignore"):
-        beliefs = np.log(found.present) - np.log1p(-found.present)
-    rankings = {"beliefs": beliefs, "em": choose_by_val(heads, "em", train)[2], **with_truth}
+    belief = np.zeros(labels.shape)
+    belief[train] = found.present
+    ranking = rank_unknown(heads.features, heads.mirrored, labels, belief, (table, number))[train]
+    rankings = {
+        "hidden.tsv": ranking,
+        "beliefs": found.present,
+        "em": choose_by_val(heads, "em", train)[2],
+        **with_truth,
+    }
     unknown = observed == 0
     chance = 100 * float((table.truth[train][unknown] == 1).mean())
     for name, scores in rankings.items():

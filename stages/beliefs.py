@@ -25,7 +25,7 @@ from pipeline.training.stored_beliefs import fit_beliefs, take_given
 HIDDEN = 1000
 """Rows of hidden.tsv at most."""
 FLOOR = 0.5
-"""Belief of the last that is named: below, a label is rather absent."""
+"""Least belief of one that is named: below, a label is rather absent."""
 
 
 def beliefs(root: Path, dataset: str, draw: int) -> None:
@@ -55,11 +55,16 @@ def beliefs(root: Path, dataset: str, draw: int) -> None:
         except ValueError as error:
             raise ConfigError(f"beliefs.{dataset}: {error}") from error
     output, reads = beliefs_file(root, dataset, draw), [*stored.reads, table_file, labels_file]
+    belief = found.beliefs.belief
     write_beliefs(output, found.beliefs, found.head, reads, settings.model_dump())
     rows = [
-        {"path": table.paths[row], "split": SPLITS[table.split[row]], "class": table.classes[column], "belief": chance}
-        for row, column, chance in rank_hidden(found.beliefs.belief, observed, HIDDEN)
-        if chance >= FLOOR
+        {
+            "path": table.paths[row],
+            "split": SPLITS[table.split[row]],
+            "class": table.classes[column],
+            "belief": float(belief[row, column]),
+        }
+        for row, column in rank_hidden(found.beliefs.ranking, (observed == 0) & (belief >= FLOOR), HIDDEN)
     ]
     files.write_json(output.with_name("report.json"), found.report)
     files.write_tsv(output.with_name("hidden.tsv"), rows, ["path", "split", "class", "belief"])

@@ -21,7 +21,7 @@ from pipeline.core.manifest import write_manifest
 from pipeline.core.strict import merge
 from pipeline.core.summary import write_summary
 from pipeline.labels import draws, oracles
-from pipeline.labels.observed import mark_implied
+from pipeline.labels.observed import mark_not_shown
 from pipeline.labels.table import Table, read_objects, read_table
 from pipeline.methods.shared.base import load
 from pipeline.training.features import Cache, read_features
@@ -90,8 +90,8 @@ def _draw_all(root: Path, params: Params, dataset: str, table: Table, features: 
     for number in settings.draws:
         shown = draws.observe(root, table, objects, drawing, number)
         known = shown.imply(table)
-        labels = oracles.label_sets(table, known)
-        observed = mark_implied(table, labels["single"], known != shown.observed)
+        labels = oracles.label_sets(table, known.labels)
+        observed = mark_not_shown(table, *known)
         beliefs, labels_per_image = None, density.value if isinstance(density, KnownDensity) else None
         if "auto" in settings.scores or "beliefs" in needs or estimates:
             try:

@@ -17,7 +17,7 @@ LEVELS = (
     {"data", "methods", "audits"},
     {"sources", "training"},
     {"config"},
-    {"report", "bundles"},
+    {"report", "bundles", "review"},
     {"cli"},
     {"stages"},
 )

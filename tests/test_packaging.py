@@ -15,8 +15,13 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OURS = {"pipeline", "stages", "tests", "benchmarks", "docs"}
 TOOLS = {"mkdocs-material", "pyright", "pytest-xdist", "ruff"}
 """Declared and never imported."""
-EXTRAS = ("onnx", "parquet")
+EXTRAS = ("heic", "onnx", "parquet")
 """Of the library, imported within the functions that need them."""
+
+OPTIONAL = {"pillow_heif": ["pillow-heif"]}
+"""Modules of extras, which need not be installed here -> their distributions."""
+TRACKERS = {"mlflow", "wandb", "tensorboard"}
+"""Packages that only who names them in the environment needs; what is printed where they are absent says so."""
 
 
 def declared(*groups: str) -> dict[str, Requirement]:
@@ -39,8 +44,8 @@ def imports(folder: str) -> set[str]:
                 modules |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
                 modules.add(str(node.module))
-    tops = {module.split(".")[0] for module in modules} - sys.stdlib_module_names - OURS - {"ruamel"}
-    known = packages_distributions()
+    tops = {module.split(".")[0] for module in modules} - sys.stdlib_module_names - OURS - TRACKERS - {"ruamel"}
+    known = packages_distributions() | OPTIONAL
     found = {str(canonicalize_name(known[top][0])) for top in tops}
     return found | ({"ruamel-yaml"} if any(module.startswith("ruamel.yaml") for module in modules) else set())
 

@@ -1,17 +1,21 @@
 """``spml init``: write a profile for a folder of one's own images.
 
-It is a start to edit: linear heads on a packaged backbone, chosen by the truth where val has it, else by the labels
-that are given.
+It is a start to edit: linear heads on a packaged backbone that score images by the places of its maps, chosen by the
+truth where val has it, else by the labels that are given.
 """
 
 import argparse
 import json
+import math
 import re
+import shutil
 from collections.abc import Collection, Iterator
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from pipeline.cli.label_files import NONE, SPLIT, Declared, Named
+from pipeline.cli.label_trees import describe_tree
 from pipeline.cli.recognise import find_folder, recognise
 from pipeline.cli.verbs import Verbs
 from pipeline.config import rules
@@ -21,13 +25,20 @@ from pipeline.core.errors import ConfigError
 from pipeline.core.faults import pluralize, preview
 from pipeline.core.strict import NAME
 from pipeline.core.yaml import parse_yaml
+from pipeline.data.own_data import WORDS
 from pipeline.labels.table import SPLITS, Dataset, Table
 from pipeline.sources import base
 
 SIZE = 224  # pixels of the packaged backbone
-PARTIAL = ("an", "wan", "em", "gr", "ridge")
+MODEL = "tf_efficientnet_lite0"
+MAP = (1280, 7, 7)
+"""Channels, height and width of its maps at that size."""
+PARTIAL = ("an", "wan", "em", "gr", "reckon", "ridge")
 """Methods that know nothing but one label an image."""
 FULL = (*PARTIAL, "full", "ridge_full")
+KINDS = {"map": "of each path", "coco": "categories of COCO's annotations", "fiftyone_labels": "of FiftyOne's labels"}
+KINDS |= {"label_studio": "{control} of Label Studio's tasks", "fiftyone_samples": "{field} of FiftyOne's samples"}
+"""What holds the labels, by the kind of a JSON file."""
 YAML_WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 """What some reader of YAML takes for something else than a name."""
 
@@ -41,6 +52,12 @@ def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
         ".json or .jsonl of labels, and write profiles/NAME.yaml for it. No picture is opened, nothing is copied. "
         "Columns (of JSON: keys) that are not recognised can be named.",
     )
+    add_options(parser)
+    return parser
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add to a parser what a folder of images is told by."""
     parser.add_argument("folder", type=Path, help="folder of the images, or the file of labels that lies there")
     parser.add_argument("--name", help="name of the dataset (default: made of the folder's)")
     parser.add_argument(
@@ -55,12 +72,25 @@ def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
     )
     for option, what in (("zero", "0"), ("minus-one", "-1"), ("empty", "nothing")):
         parser.add_argument(
-            f"--{option}", choices=("absent", "unknown"), help=f"what {what} means in the column of a class"
+            f"--{option}",
+            choices=("absent", "unknown"),
+            help=f"what {what} means in the column of a class"
+            + (", or a label file or task without a label" if option == "empty" else ""),
         )
+    parser.add_argument(
+        "--missing", choices=("absent", "unknown"), help="what a picture without a label file of YOLO means"
+    )
+    parser.add_argument(
+        "--disagreement",
+        choices=("stop", "unknown"),
+        help="what labels are that some annotators give and others do not",
+    )
+    parser.add_argument(
+        "--unlabelled", metavar="FOLDER", help="folder within the first, of pictures of which nothing is known"
+    )
     parser.add_argument(
         "--links", choices=("inside", "follow"), default="inside", help="follow: read linked folders too"
     )
-    return parser
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:
@@ -76,22 +106,49 @@ def run(options: argparse.Namespace) -> Iterator[str]:
         ConfigError: The folder's labels are not understood or too few, or the name is in use.
     """
     named = Named(options.path, options.labels, options.split, options.group)
-    declared = Declared(options.separator, options.zero, options.minus_one, options.empty, options.links)
+    declared = Declared(**{field.name: getattr(options, field.name) for field in fields(Declared)})
+    if declared.unlabelled is not None:
+        declared = replace(declared, unlabelled=_find_pool(options.folder, declared.unlabelled))
     block = recognise(options.folder, options.exhaustive, named, declared)
     folder = find_folder(options.folder).resolve()
-    name = options.name or re.sub("[^a-z0-9]+", "_", folder.name.lower()).strip("_")
+    name = name_dataset(options.folder, options.name)
     profile = Path("profiles") / f"{name}.yaml"
     if profile.exists():
         raise ConfigError(f"{profile} is there; give another name by --name, or delete it")
     used = list_names(Path(), str(folder))
     data = read(name, str(folder), block)
-    files.write_text(profile, format_profile(name, str(folder), block, data.table, used))
+    need = 2 * 2 * len(data.table.paths) * math.prod(MAP)  # of two bytes, here and in DVC's cache
+    cramped = rules.room_for_places(name, need, shutil.disk_usage(".").free)
+    files.write_text(profile, format_profile(name, str(folder), block, data.table, used, places=not cramped))
     yield f"{profile}: source {block['source']}, labels {'' if options.exhaustive else 'not '}exhaustive"
     yield from describe(block, data)
-    warnings = find_warnings(block, data)
+    warnings = find_warnings(block, data) + [f"{line}, and is what the profile says" for line in cramped]
     yield from (f"warning: {warning}" for warning in warnings)
     heed = f"look at the warning{'' if len(warnings) == 1 else 's'} above, then: " if warnings else ""
     yield f"next: {heed}make repro PROFILE={name}"
+
+
+def name_dataset(place: Path, name: str | None) -> str:
+    """Return the name of the dataset in a folder: the one that is given, or one made of the folder's."""
+    return name or re.sub("[^a-z0-9]+", "_", find_folder(place).resolve().name.lower()).strip("_")
+
+
+def _find_pool(place: Path, pool: str) -> str:
+    """Return the folder of pictures of which nothing is known, from that of the pictures.
+
+    Raises:
+        ConfigError: It is no folder within that.
+    """
+    top = find_folder(place).resolve()
+    if (top / pool).is_dir() and not Path(pool).is_absolute() and ".." not in Path(pool).parts:
+        return Path(pool).as_posix()
+    for above in (top, Path().resolve()):
+        folder = (above / Path(pool).expanduser()).resolve()
+        if folder.is_dir() and folder.is_relative_to(top) and folder != top:
+            return folder.relative_to(top).as_posix()
+    raise ConfigError(
+        f"--unlabelled: {pool} is no folder within {top}: move it there, or link it and say --links follow"
+    )
 
 
 def read(name: str, root: str, block: dict[str, Any]) -> Dataset:
@@ -127,7 +184,9 @@ def describe(block: dict[str, Any], data: Dataset) -> Iterator[str]:
         Lines: columns or keys, images, classes, labels, splits.
     """
     table, report = data.table, data.report
-    if "file" in block:
+    if block["source"] in ("yolo", "open_images"):
+        yield describe_tree(block, report)
+    elif "file" in block:
         yield _describe_file(block)
     for what in ("columns", "keys"):
         if ignored := report.get(f"{what}_not_read"):
@@ -140,7 +199,8 @@ def describe(block: dict[str, Any], data: Dataset) -> Iterator[str]:
     yield f"labels an image: {many if labels.min() < labels.max() else labels[0]}"
     bare, absent, drawn = report["without_positive"], report["cells"]["absent"], report["split"]["drawn"]
     if bare["count"]:
-        yield f"images without a label: {bare['count']} ({_first(bare)})"
+        pool = f", {report['unlabelled']} of them trained on as unlabelled" if report["unlabelled"] else ""
+        yield f"images without a label: {bare['count']} ({_first(bare)}){pool}"
     if absent and not table.exhaustive:
         yield f"labels known to be absent: {absent}"
     if copies := report.get("same_name", {}).get("of_equal_size"):
@@ -168,8 +228,9 @@ def _describe_file(block: dict[str, Any]) -> str:
     if kind == "columns":
         meanings = (f"{mark} {labels[key]}" for mark, key in (("0", "zero"), ("-1", "minus_one"), ("empty", "empty")))
         said["labels"] = f"a column for each class (1 present, {', '.join(meanings)})"
-    elif kind in ("map", "coco"):
-        said["labels"] = "of each path" if kind == "map" else "categories of COCO's annotations"
+    elif kind in KINDS:
+        said["labels"] = KINDS[kind].format(**content)
+        said |= {key: content.get(key) for key in ("disagreement", "empty")}
     else:
         said["labels"] = labels["column"] + (f" (separator {labels['separator']})" if labels.get("separator") else "")
         said["labels"] += " (lists)" if kind == "lists" else ""
@@ -194,6 +255,14 @@ def find_warnings(block: dict[str, Any], data: Dataset) -> list[str]:
     for name in (*report.get("columns_not_read", ()), *report.get("keys_not_read", ())):
         if name.lower() in SPLIT and not (block.get("split_column") or block.get("content", {}).get("split_key")):
             warnings.append(f"{name} is not read: a split is written as train, val or test")
+    tops = {path.partition("/")[0].lower() for path in table.paths if "/" in path}
+    listed = block["source"] in ("csv", "json") and "*" not in block["file"]
+    if listed and len(tops) > 1 and tops <= set(WORDS) and not report["split"]["given"]:
+        what = "column" if block["source"] == "csv" else "key"
+        warnings.append(
+            f"all pictures lie in folders called as splits ({', '.join(sorted(tops))}), and no {what} names splits: "
+            "they are drawn"
+        )
     for split in SPLITS:
         counts = table.truth[table.rows(split)].sum(axis=0)
         if lacks := [label for label, count in zip(table.classes, counts, strict=True) if not count]:
@@ -258,7 +327,9 @@ def _check_name(name: str, used: Collection[str]) -> None:
         raise ConfigError(f"{name!r} is a name in params.yaml or in a profile; give another by --name")
 
 
-def format_profile(name: str, root: str, block: dict[str, Any], table: Table, used: Collection[str] = ()) -> str:
+def format_profile(
+    name: str, root: str, block: dict[str, Any], table: Table, used: Collection[str] = (), places: bool = True
+) -> str:
     """Format the profile of a dataset.
 
     Args:
@@ -267,6 +338,7 @@ def format_profile(name: str, root: str, block: dict[str, Any], table: Table, us
         block: What `recognise` returned.
         table: That of `read`, which decides what labels are for and by what is chosen.
         used: Names that it cannot have.
+        places: Whether images are scored by places.
 
     Returns:
         The text of `profiles/<name>.yaml`.
@@ -277,14 +349,17 @@ def format_profile(name: str, root: str, block: dict[str, Any], table: Table, us
     _check_name(name, used)
     methods, protocol = (FULL, "seeded") if table.exhaustive else (PARTIAL, "given")
     mean, select = "[0.5, 0.5, 0.5]", "clean" if table.measurable("val") else "auto"
+    head, sharpness = "{kind: places, sharpness: 0.2}" if places else "{kind: linear, scale: none}", 0.2
+    pools = f"dtype: float16, pools: [sqrt], places: {'true' if places else 'false'}"
     lines = [
-        f"# Images of {name}, {SIZE} px, the packaged ImageNet weights, linear heads:",
+        f"# Images of {name}, {SIZE} px, the packaged ImageNet weights, linear heads. Start from `ridge`: of the heads",
+        "# that see no truth it was the best on digits and on photographs, and it has neither rate nor epochs:",
         f"#   make repro PROFILE={name}",
         "grid:",
         f"  datasets: [{name}]",
         "  seeds: [0]",
         f"  linear_init: [{', '.join(methods)}] # `spml methods` lists all",
-        "  finetune: [] # the same methods, on a GPU",
+        "  finetune: [] # those but ridge, on a GPU: reckon was the best",
         "  end_to_end: []",
         "  lac: []",
         "  landscape: []",
@@ -298,15 +373,19 @@ def format_profile(name: str, root: str, block: dict[str, Any], table: Table, us
         f"  {name}: {{protocol: {protocol}}}",
         "",
         "backbone:",
-        f"  {name}: {{source: timm, model: tf_efficientnet_lite0, weights: package, file: null, "
-        f"mean: {mean}, std: {mean}}}",
+        f"  {name}: {{source: timm, model: {MODEL}, weights: package, file: null, mean: {mean}, std: {mean}}}",
         "",
         "features:",
-        f"  {name}: {{mirrored: true, batch_size: 32}}",
+        f"  {name}: {{{pools}, mirrored: true, batch_size: 32}}",
         "",
+        *(["beliefs:", f"  {name}: {{sharpness: {sharpness}}}", ""] if places else []),
         "linear_init:",
-        f"  {name}: {{batch_size: 16, search: {{values: [3.0e-4, 1.0e-3, 3.0e-3], epochs: null, extend: 3}}, "
-        f"select: {select}, flip: true}}",
+        f"  {name}: {{head: {head}, batch_size: 16, "
+        f"search: {{values: [3.0e-4, 1.0e-3, 3.0e-3], epochs: null, extend: 3}}, select: {select}, flip: true}}",
+        "",
+        "finetune:",
+        f"  {name}: {{head: {head}, schedule: falling, select: last, flip: true, "
+        f"readout: {{pools: [sqrt], sharpness: {sharpness if places else 'null'}, share: 0.5}}}}",
         "",
         "variants:",
         "  lac: {}",

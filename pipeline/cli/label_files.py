@@ -46,8 +46,11 @@ class Declared:
         separator: What stands between names; `none`: a text is one name.
         zero: What 0 means in the column of a class, `absent` or `unknown`.
         minus_one: What -1 means there.
-        empty: What nothing means there.
+        empty: What nothing means there; or an empty label file, or a task that was submitted without a label.
         links: Whether links that lead out of the folder are read.
+        missing: What a picture without a label file means, `absent` or `unknown`.
+        disagreement: What labels are that only some annotators give, an error (`stop`) or `unknown`.
+        unlabelled: Folder of pictures of which nothing is known, from the folder of the pictures.
     """
 
     separator: str | None = None
@@ -55,6 +58,9 @@ class Declared:
     minus_one: str | None = None
     empty: str | None = None
     links: disk.Links = "inside"
+    missing: str | None = None
+    disagreement: str | None = None
+    unlabelled: str | None = None
 
 
 def check_named(file: Path, what: str, names: list[str], named: Named) -> None:

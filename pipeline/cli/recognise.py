@@ -1,4 +1,4 @@
-"""Recognise how the images of a folder are labelled: by its class folders, by XML files, or by a table or JSON."""
+"""Recognise how the images of a folder are labelled: by class folders, by label files, or by a table or JSON."""
 
 import os
 import shlex
@@ -9,9 +9,11 @@ from typing import Any
 from pipeline.cli.label_columns import read_sheet, recognise_columns
 from pipeline.cli.label_files import Declared, Named
 from pipeline.cli.label_keys import recognise_json
+from pipeline.cli.label_trees import find_names_file, is_names_file, recognise_open_images, recognise_yolo
 from pipeline.core.errors import ConfigError
 from pipeline.core.faults import pluralize, preview
 from pipeline.data import disk, layouts
+from pipeline.data.formats import name_remedies
 from pipeline.data.names import NO_CLASS
 from pipeline.data.own_data import WORDS
 
@@ -49,19 +51,29 @@ def recognise(
     folder = find_folder(place)
     if not folder.is_dir():
         raise ConfigError(f"{place}: no such folder or file")
-    if place.is_file() and place.suffix.lower() not in FILES:
-        raise ConfigError(f"{place}: not a file of labels ({', '.join(FILES)})")
+    names_file = place if place.is_file() and is_names_file(place) else None
+    if place.is_file() and place.suffix.lower() not in FILES and not names_file:
+        raise ConfigError(f"{place}: not a file of labels ({', '.join(FILES)}; of YOLO data.yaml or classes.txt)")
     found = disk.scan(folder, declared.links, (".xml",))
     if not found.pictures:
         other = f"; not read: {preview(found.unread)}" if found.unread else ""
+        other += f"; {remedy}" if (remedy := name_remedies(found.unread)) else ""
         other += "; the XML files need theirs at or below the folder" if found.others else ""
         raise ConfigError(f"{folder}: holds no picture ({', '.join(disk.ENDINGS)}){other}")
-    files = [place] if place.is_file() else _find_files(folder)
-    block = _recognise(folder, found, files, exhaustive, named, declared)
-    if block["source"] != "folder":
+    if not place.is_file():
+        names_file = find_names_file(folder, found, _list_files(folder, "[!.]*"))
+    if names_file is not None:
+        block = recognise_yolo(folder, names_file, exhaustive, declared)
+    elif any(astuple(named)) or (block := recognise_open_images(folder, place, found)) is None:
+        files = [place] if place.is_file() else _find_files(folder)
+        block = _recognise(folder, found, files, exhaustive, named, declared)
+    if exhaustive and block["source"] == "open_images":
+        raise ConfigError(f"{folder}: what nobody verified of Open Images is unknown: leave out --exhaustive")
+    if block["source"] not in ("folder", "open_images"):
         block["exhaustive"] = exhaustive
     common = {"bad_images": "stop", "links": declared.links, "max_pixels": 200_000_000, "classes": None}
-    common |= {"val_fraction": 0.2, "test_fraction": 0.2, "split_seed": 0, "parents": {}, "exclusive": []}
+    common |= {"val_fraction": 0.2, "test_fraction": 0.2, "split_seed": 0, "unlabelled": declared.unlabelled}
+    common |= {"parents": {}, "exclusive": []}
     _check_declared(declared, block)
     return block | {key: value for key, value in common.items() if key not in block}
 
@@ -96,7 +108,9 @@ def _recognise(
         stems = {os.path.splitext(name)[0].rpartition("/")[2] for name in found.pictures}
         if any(os.path.splitext(name)[0].rpartition("/")[2] in stems for name in found.others):
             return {"source": "xml"}
-        return {"source": "folder", **_recognise_folders(folder, found.pictures, exhaustive)}
+        inside = f"{declared.unlabelled}/" if declared.unlabelled else "\0"
+        labelled = [picture for picture in found.pictures if not picture.startswith(inside)]
+        return {"source": "folder", **_recognise_folders(folder, labelled, exhaustive)}
     file = files[0]
     name = file.name if file.parent == folder else file.resolve().relative_to(folder.resolve()).as_posix()
     if len(files) > 1:
@@ -114,7 +128,7 @@ def _find_files(folder: Path) -> list[Path]:
         ConfigError: There are several.
     """
     for pattern in ("[!.]*", "[!.]*/[!.]*"):
-        files = sorted(path for path in folder.glob(pattern) if path.suffix.lower() in FILES and path.is_file())
+        files = _list_files(folder, pattern)
         if pattern != "[!.]*":
             splits = [path for path in files if path.parent.name.lower() in WORDS]
             of_one = [path for path in files if path.parent.name.lower() in ANNOTATIONS]
@@ -137,6 +151,13 @@ def _find_files(folder: Path) -> list[Path]:
         if files:
             return [] if pattern != "[!.]*" and layouts.name_layout(folder, xml=False) else files
     return []
+
+
+def _list_files(folder: Path, pattern: str) -> list[Path]:
+    """Return the files of labels that fit a pattern, without what FiftyOne writes beside its samples."""
+    files = sorted(path for path in folder.glob(pattern) if path.suffix.lower() in FILES and path.is_file())
+    beside = {path.parent for path in files if path.name == "samples.json"}
+    return [path for path in files if path.name != "metadata.json" or path.parent not in beside]
 
 
 def _recognise_folders(folder: Path, pictures: list[str], exhaustive: bool) -> dict[str, Any]:
@@ -175,8 +196,13 @@ def _check_declared(declared: Declared, block: dict[str, Any]) -> None:
     """
     labels = block.get("labels", {})
     for option in ("zero", "minus_one", "empty"):
-        if getattr(declared, option) is not None and labels.get("kind") != "columns":
+        bare = option == "empty" and ("empty_file" in block or "empty" in block.get("content", {}))
+        if getattr(declared, option) is not None and labels.get("kind") != "columns" and not bare:
             raise ConfigError(f"--{option.replace('_', '-')}: there is no column of 1 and 0 for each class")
+    if declared.missing is not None and "no_file" not in block:
+        raise ConfigError("--missing: there are no label files of YOLO")
+    if declared.disagreement is not None and "disagreement" not in block.get("content", {}):
+        raise ConfigError("--disagreement: there are no tasks of several annotators (Label Studio)")
     separated = labels.get("kind") == "names" or "separator" in block.get("content", {})
     if declared.separator is not None and not separated:
         raise ConfigError("--separator: there is no text of label names")

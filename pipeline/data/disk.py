@@ -23,26 +23,8 @@ from pipeline.core.errors import FileError, SourceError
 from pipeline.core.faults import pluralize, preview
 from pipeline.core.progress import track
 from pipeline.core.text import check_regular
+from pipeline.data.formats import ENDINGS, UNREAD, name_remedies
 
-ENDINGS: tuple[str, ...] = (".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff")
-"""Of picture files, compared without case. What a file holds is told by its content, when it is decoded."""
-UNREAD: tuple[str, ...] = (
-    ".heic",
-    ".heif",
-    ".avif",
-    ".jxl",
-    ".jp2",
-    ".j2k",
-    ".jpx",
-    ".svg",
-    ".psd",
-    ".tga",
-    ".ppm",
-    ".pgm",
-    ".pbm",
-)
-UNREAD += (".raw", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".orf", ".raf", ".rw2", ".pef", ".srw")
-"""Of picture files that are not read: sources say how many lie beside the others, so that none vanishes unseen."""
 SERVICE = {"@eadir", "@tmp", "@recycle", "@recently-snapshot", "#recycle", "#snapshot", "$recycle.bin", "recycler"}
 SERVICE |= {"lost+found", "system volume information", "found.000", "__macosx", "thumbnails", "_thumbnails", "_thumbs"}
 SERVICE |= {
@@ -89,7 +71,8 @@ class Found:
         if self.unread:
             were = "was" if len(self.unread) == 1 else "were"
             count = pluralize(len(self.unread), "picture")
-            warnings.append(f"{count} of endings that are not read {were} left out: {preview(self.unread)}")
+            how = f"; {remedy}" if (remedy := name_remedies(self.unread)) else ""
+            warnings.append(f"{count} of endings that are not read {were} left out: {preview(self.unread)}{how}")
         if self.service:
             count = pluralize(sum(self.service.values()), "picture")
             names = preview([f"{name} ({number})" for name, number in self.service.items()])

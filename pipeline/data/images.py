@@ -4,6 +4,8 @@ Decoding follows what a picture looks like in a viewer, not what its bytes say f
 transparency is laid on white, 16-bit and float greys are scaled. What cannot be shown faithfully is an error with a
 reason, never a grey rectangle. Nothing else in the project opens a raw picture.
 
+Where HEIC says how to turn a picture its decoder does, and clears the tag; of AVIF Pillow makes a tag of it.
+
 Colour profiles are not applied, since networks were pretrained on pictures read without; a picture with a profile other
 than sRGB is noted. Every CMYK JPEG is taken to hold inverted values, as Adobe writes and viewers read them. Of 16-bit
 colour the high byte is kept, which is at most 1 off. A JPEG that was cut short and closed again decodes without a
@@ -23,10 +25,10 @@ from PIL import ExifTags, Image, UnidentifiedImageError
 
 from pipeline.core import hdf5
 from pipeline.core.errors import FileError, SourceError
+from pipeline.data.formats import FORMATS, explain_unread
 
 Image.MAX_IMAGE_PIXELS = None  # the limit is a setting, held to right after the header is read, before a pixel is
 
-FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF")  # by content; JPEG includes MPO, several in one file
 BACKGROUND = (255, 255, 255)  # under transparent pixels: cut-outs and drawings are mostly made to lie on a white page
 
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -94,7 +96,7 @@ def decode_noting(source: Path | str | bytes, max_pixels: int, name: str | None 
     except UnidentifiedImageError as error:
         content = "a web page or XML" if data.lstrip()[:1] == b"<" else "no picture"
         other = f"a format other than {', '.join(FORMATS)}, or of a kind of these that is not read"
-        raise ImageError(f"{name}: {content}, or of {other}") from error
+        raise ImageError(f"{name}: {explain_unread(data) or f'{content}, or of {other}'}") from error
     except ImageError as error:
         raise ImageError(f"{name}: {error}") from error
     except Exception as error:  # decoders raise nearly anything on damaged bytes

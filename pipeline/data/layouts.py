@@ -79,15 +79,27 @@ def _nus(top: Path, wraps: tuple[str, ...]) -> str:
 
 def _yolo(top: Path, wraps: tuple[str, ...]) -> str:
     """Return what to say of a tree of pictures with text files of boxes, in folders `labels`."""
-    for pattern in ("labels/*.txt", "labels/*/*.txt"):
-        for file in (file for wrap in wraps for file in islice(top.glob(f"{wrap}/{pattern}"), 3)):
-            if file.is_file() and _is_boxes(file):
-                return (
-                    "is laid out as YOLO's data, whose folders are no classes and whose boxes are not read: export it "
-                    "as COCO JSON, or write a .csv of image and labels, with the names of data.yaml for the numbers "
-                    f"that begin the lines of {file.relative_to(top)}, then: spml init FILE"
-                )
+    for wrap in wraps:
+        for pattern in ("labels/*.txt", "labels/*/*.txt"):
+            for file in islice(top.glob(f"{wrap}/{pattern}"), 3):
+                if file.is_file() and _is_boxes(file):
+                    return f"is laid out as YOLO's data, whose folders are no classes: {_read_yolo(top, file)}"
     return ""
+
+
+def _read_yolo(top: Path, file: Path) -> str:
+    """Return how a tree of YOLO with a label file is read: from the folder of the file of names, once there is one."""
+    above = [folder for folder in file.parents if folder.is_relative_to(top)]
+    if place := next((folder for folder in above if _holds(folder, (".",), "*.y*ml") or _is_listed(folder)), None):
+        return f"spml init {_quote(place)}"
+    return (
+        f"write what the numbers that begin the lines of {file.relative_to(top)} are called in a file data.yaml in "
+        f"{top}, as names: [cat, dog], then: spml init {_quote(top)}"
+    )
+
+
+def _is_listed(folder: Path) -> bool:
+    return (folder / "classes.txt").is_file()
 
 
 def _is_boxes(file: Path) -> bool:

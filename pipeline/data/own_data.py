@@ -1,4 +1,4 @@
-"""Images of one's own: what the sources `csv`, `json` and `folder` share, from the labels of a row to a dataset.
+"""Images of one's own: what the sources that read them share, from the labels of a row to a dataset.
 
 Splits that the data do not name are drawn by `drawn_splits`.
 Source: ours.
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -36,6 +36,8 @@ from pipeline.data.paths import place_paths
 from pipeline.data.raw import Files, Pictures
 from pipeline.labels.table import SPLITS, Dataset, Table
 
+Meaning = Literal["absent", "unknown"]
+"""What a class is of which the data say nothing outright."""
 WORDS = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "dev": 1, "test": 2, "testing": 2}
 """What people call the splits, compared without case."""
 NUMBER = re.compile(r"\+?(-?)0*([0-9]+)(?:[.,]0*)?")
@@ -54,12 +56,21 @@ class OwnData(Pictures):
     to neither, be it train or nothing; a share of 0 draws none."""
     split_seed: Annotated[int, Field(ge=0)]
     """Seed of that draw."""
+    unlabelled: str | None
+    """Folder of pictures of which nothing is known, relative to `root`: they are trained on and are in no other split.
+    null: there is none."""
 
     @model_validator(mode="after")
     def _something_to_train_on(self) -> Self:
         if self.val_fraction + self.test_fraction >= 1:
             raise ValueError("val_fraction and test_fraction leave nothing to train on")
+        if self.unlabelled is not None and getattr(self, "exhaustive", False):
+            raise ValueError("unlabelled: of these pictures labels are not all known; set exhaustive to false")
         return self
+
+    def is_unlabelled(self, picture: str) -> bool:
+        """Return whether a picture, by its path from `root`, lies in the folder of those of which nothing is known."""
+        return self.unlabelled is not None and picture.startswith(f"{self.unlabelled.strip('/')}/")
 
 
 @dataclass(frozen=True)
@@ -73,6 +84,8 @@ class Row:
         absent: Names of the classes that do not.
         split: 0 train, 1 val, 2 test; None where the data do not say.
         group: Name of its group, in the form of `normalize_group`; empty: it is alone.
+        complete: Whether what it does not name is absent; None: as `Content.closed` says.
+        unknown: Names of the classes of which nothing is known, whatever `complete` says.
     """
 
     where: str
@@ -81,6 +94,12 @@ class Row:
     absent: tuple[str, ...]
     split: int | None
     group: str = ""
+    complete: bool | None = None
+    unknown: tuple[str, ...] = ()
+
+    def is_unlabelled(self) -> bool:
+        """Return whether the data say that nothing is known of the image; splits are not drawn of such."""
+        return self.complete is False and not self.present and not self.absent
 
 
 @dataclass(frozen=True)
@@ -188,7 +207,8 @@ def build(files: Files, content: Content, settings: OwnData) -> Dataset:
     faults, classes = files.faults, _find_classes(content, settings, files.faults)
     place = place_paths(dict.fromkeys(row.path for row in content.rows), files.folder, content.found.pictures)
     rows = [replace(row, path=place.paths.get(row.path, row.path)) for row in content.rows]
-    kept, repeated = _unique(rows if place.paths else content.rows, faults)
+    rows = [*(rows if place.paths else content.rows), *_pool(content.found, settings, faults)]
+    kept, repeated = _unique(rows, faults)
     on_disk = _match(kept, content.found.pictures, settings, faults)
     kept, followed = _follow_groups(kept, faults)
     faults.raise_if_any()
@@ -200,14 +220,13 @@ def build(files: Files, content: Content, settings: OwnData) -> Dataset:
     entries = [row for _, row in found]
     places = [f"{row.where} {row.path!r}" for row in entries]
     labels = raw.imply_labels(classes, *_cells(entries, classes, content.closed), settings, (places, faults))
-    truth, scored = labels.truth, labels.scored
-    split, how = _split(truth, entries, settings, content.grouped)
+    split, how, smaller = _split(labels.truth, entries, settings, content.grouped)
     order = np.argsort(split == 2, kind="stable")  # (N,) test after the others, each by path
     table = Table(
         classes=classes,
         paths=tuple(names[row] for row in order),
-        truth=truth[order],
-        scored=scored[order],
+        truth=labels.truth[order],
+        scored=labels.scored[order],
         split=split[order],
         official=(split[order] == 2).astype(np.uint8),
         exhaustive=content.exhaustive,
@@ -215,11 +234,11 @@ def build(files: Files, content: Content, settings: OwnData) -> Dataset:
         rules=labels.rules,
         implied=None if labels.implied is None else labels.implied[order],
     )
-    smaller = doubt_split(split[[not row.split for row in entries]], how["drawn"], truth.sum(axis=0), content.grouped)
     warnings = doubt_classes(classes, named=settings.classes is not None) + _doubt_cells(table) + smaller
     report = _describe(table) | {
         "folder": files.folder.name,
         "repeated_rows": repeated,
+        "unlabelled": sum(row.is_unlabelled() for row in entries),
         "split": how,
         **_describe_groups(table, followed),
         **labels.report,
@@ -230,6 +249,14 @@ def build(files: Files, content: Content, settings: OwnData) -> Dataset:
     }
     chosen = [pictures[row] for row in order]
     return Dataset(table, lambda row: files.folder / chosen[row], report | content.report)
+
+
+def _pool(found: Found, settings: OwnData, faults: Faults) -> list[Row]:
+    """Return a row for each picture of the folder of which nothing is known; an empty one is noted."""
+    pool = [picture for picture in found.pictures if settings.is_unlabelled(picture)]
+    if settings.unlabelled is not None and not pool:
+        faults.add_error(SourceError(f"prepare: unlabelled: no picture in a folder {settings.unlabelled} of the root"))
+    return [Row("unlabelled picture", picture, (), (), 0, complete=False) for picture in pool]
 
 
 def _find_classes(content: Content, settings: OwnData, faults: Faults) -> tuple[str, ...]:
@@ -371,13 +398,16 @@ def _unique(rows: Sequence[Row], faults: Faults) -> tuple[dict[str, Row], int]:
         if other is row:
             continue
         repeated += 1
-        if (other.split, other.group) != (row.split, row.group) or any(
-            set(ours) != set(theirs) for ours, theirs in ((row.present, other.present), (row.absent, other.absent))
-        ):
+        if _said(other) != _said(row):
             faults.add(
                 "duplicate paths with different labels, splits or groups", f"{other.where} and {row.where} {path!r}"
             )
     return kept, repeated
+
+
+def _said(row: Row) -> tuple[Any, ...]:
+    """Return what a row says of its image, whatever the order in which it says it."""
+    return row.split, row.group, row.complete, set(row.present), set(row.absent), set(row.unknown)
 
 
 def _cells(rows: Sequence[Row], classes: tuple[str, ...], closed: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -386,8 +416,11 @@ def _cells(rows: Sequence[Row], classes: tuple[str, ...], closed: bool) -> tuple
     truth = np.zeros((len(rows), len(classes)), np.int8)
     scored = np.full(truth.shape, closed)
     for number, row in enumerate(rows):
+        if row.complete is not None:
+            scored[number] = row.complete
         truth[number, [column[label] for label in row.present]] = 1
         scored[number, [column[label] for label in (*row.present, *row.absent)]] = True
+        scored[number, [column[label] for label in row.unknown if label in column]] = False
     return truth, scored
 
 
@@ -432,16 +465,15 @@ def _follow_groups(kept: dict[str, Row], faults: Faults) -> tuple[dict[str, Row]
 
 def _split(
     truth: np.ndarray, rows: Sequence[Row], settings: OwnData, grouped: bool
-) -> tuple[np.ndarray, dict[str, Any]]:
-    """Return (N,) uint8 splits, those drawn that the rows do not name, and for the report which these are."""
+) -> tuple[np.ndarray, dict[str, Any], list[str]]:
+    """Return (N,) uint8 splits, those drawn that the rows do not name, for the report which these are, and warnings."""
     split = np.array([row.split or 0 for row in rows], np.uint8)
-    named = {row.split for row in rows} - {None}
+    named = {row.split for row in rows if not row.is_unlabelled()} - {None}
     shares = (0.0 if 1 in named else settings.val_fraction, 0.0 if 2 in named else settings.test_fraction)
-    free = np.flatnonzero(split == 0)
+    free = np.array([number for number, row in enumerate(rows) if not row.split and not row.is_unlabelled()], np.int64)
     groups = [rows[row].group for row in free.tolist()] if grouped else None
     split[free] = draw_splits(truth[free], groups, shares, settings.split_seed)
-    return split, {
-        "given": [SPLITS[part] for part in range(3) if part in named],
-        "drawn": {label: share for label, share in zip(SPLITS[1:], shares, strict=True) if share > 0},
-        "seed": settings.split_seed,
-    }
+    drawn = {label: share for label, share in zip(SPLITS[1:], shares, strict=True) if share > 0}
+    given = [SPLITS[part] for part in range(3) if part in named]
+    how = {"given": given, "drawn": drawn, "seed": settings.split_seed}
+    return split, how, doubt_split(split[free], drawn, truth.sum(axis=0), grouped)

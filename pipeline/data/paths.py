@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pipeline.core.faults import pluralize
 from pipeline.core.text import relative_path
-from pipeline.data.disk import ENDINGS, UNREAD
+from pipeline.data.formats import ENDINGS, UNREAD
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ class Beliefs:
             end of its interval; ends that nobody knows are not a number.
         draw: How labels are taken to have come to be shown: ``count``, as many as are shown were picked of those
             present, and ``shares`` are of images that show one; ``share``, each was shown with one chance.
+        ranking: (N, C) float32, the higher, the likelier an unknown label is present, of all classes of a split.
     """
 
     belief: np.ndarray
@@ -40,6 +41,7 @@ class Beliefs:
     labels_per_image: float
     shares: np.ndarray
     draw: str
+    ranking: np.ndarray
 
     def expected_labels(self) -> np.ndarray:
         """Return (N,) labels that each image is expected to have."""
@@ -82,6 +84,8 @@ def write_beliefs(
         units = "chance that the label is present, given what is shown"
         hdf5.write_array(file, "belief", beliefs.belief, axes="image, class", units=units, compress=True)
         hdf5.write_array(file, "logits", beliefs.logits, axes="image, class", units="logit")
+        units = "the higher, the likelier an unknown label is present"
+        hdf5.write_array(file, "ranking", beliefs.ranking, axes="image, class", units=units)
         hdf5.write_array(file, "shares", beliefs.shares, axes="class, value and interval", units="share of images")
         file.attrs["labels_per_image"] = beliefs.labels_per_image
         file.attrs["draw"] = beliefs.draw
@@ -106,12 +110,13 @@ def read_beliefs(path: Path, table: Table) -> Beliefs:
     """
     with hdf5.read(path) as file:
         try:
-            arrays = {name: file[name][()] for name in ("belief", "logits", "shares")}
+            arrays = {name: file[name][()] for name in ("belief", "logits", "shares", "ranking")}
             labels, draw = float(file.attrs["labels_per_image"]), str(file.attrs["draw"])
         except KeyError as error:
             raise FileError(f"{path}: lacks an array; run beliefs again") from error
-    beliefs = Beliefs(arrays["belief"], arrays["logits"], labels, arrays["shares"], draw)
-    for name, array in (("belief", beliefs.belief), ("logits", beliefs.logits)):
+    beliefs = Beliefs(arrays["belief"], arrays["logits"], labels, arrays["shares"], draw, arrays["ranking"])
+    for name in ("belief", "logits", "ranking"):
+        array = arrays[name]
         if array.shape != table.truth.shape:
             raise FileError(f"{path}: rows or classes of `{name}` are not the table's; run beliefs again")
         if not np.isfinite(array).all():
@@ -160,25 +165,26 @@ def read_settings(path: Path) -> dict[str, Any]:
         return json.loads(str(file.attrs["settings"]))
 
 
-def rank_hidden(belief: np.ndarray, observed: np.ndarray, most: int) -> list[tuple[int, int, float]]:
+def rank_hidden(ranking: np.ndarray, unknown: np.ndarray, most: int) -> list[tuple[int, int]]:
     """Return the unknown labels that are most likely present.
 
     Args:
-        belief: (N, C) chances.
-        observed: (N, C) labels; 0 is unknown.
+        ranking: (N, C), the higher, the likelier.
+        unknown: (N, C) bool, which labels are ranked.
         most: How many are returned at most.
 
     Returns:
-        Row, class and chance of each, the likeliest first; equal ones by row, then class.
+        Row and class of each, the likeliest first; equal ones by row, then class.
     """
-    chances = np.where(observed == 0, belief, -1.0).ravel()
-    most = min(most, int((observed == 0).sum()))
+    cells = np.flatnonzero(unknown)
+    values = ranking.ravel()[cells]
+    most = min(most, len(cells))
     if not most:
         return []
-    least = np.partition(chances, len(chances) - most)[len(chances) - most]
-    cells = np.flatnonzero(chances >= least)
-    cells = cells[np.argsort(-chances[cells], kind="stable")][:most]
-    return [(int(cell // belief.shape[1]), int(cell % belief.shape[1]), float(chances[cell])) for cell in cells]
+    least = np.partition(values, len(values) - most)[len(values) - most]
+    cells, values = cells[values >= least], values[values >= least]
+    cells = cells[np.argsort(-values, kind="stable")][:most]
+    return [(int(cell // ranking.shape[1]), int(cell % ranking.shape[1])) for cell in cells]
 
 
 def read_given(file: Path, table: Table) -> np.ndarray:

@@ -70,7 +70,7 @@ def parse(files: Files, settings: Settings) -> Content:
     if classes is None and (known := layouts.name_layout(folder, xml=True)):
         raise SourceError(known)
     lying = disk.scan(folder, settings.links)
-    pictures = lying.pictures
+    pictures = [picture for picture in lying.pictures if not settings.is_unlabelled(picture)]
     tops = {top for top, slash, _ in (picture.partition("/") for picture in pictures) if slash}
     words = _split_words(tops, settings)
     found = _sort(pictures, classes, settings)

@@ -1,7 +1,8 @@
-"""Images of one's own in JSON: objects with a path and labels, a map of paths to labels, or COCO's lists.
+"""Images of one's own in JSON: objects with a path and labels, a map of paths to labels, or what tools export.
 
 Objects are in a list or one a line; their keys are settings. Beside the labels that apply an object may list those that
 are known not to, and name its split. Of COCO's lists all annotations count, crowds too, and no box is read.
+`pipeline.data.exports` reads tasks of Label Studio and exports of FiftyOne.
 Source: ours.
 """
 
@@ -18,7 +19,8 @@ from pipeline.core.errors import SourceError
 from pipeline.core.faults import Faults, check_class_names, find_duplicates, normalize_class_name, preview
 from pipeline.core.strict import Strict
 from pipeline.core.text import read_text
-from pipeline.data import disk, own_data
+from pipeline.data import disk, exports, own_data
+from pipeline.data.exports import FiftyOneLabels, FiftyOneSamples, LabelStudio
 from pipeline.data.names import looks_like_list, split_names
 from pipeline.data.own_data import WORDS, Content, OwnData, Row, normalize_group
 from pipeline.data.raw import Files
@@ -69,6 +71,9 @@ class Coco(Strict):
     kind: Literal["coco"]
 
 
+Form = Objects | Map | Coco | LabelStudio | FiftyOneSamples | FiftyOneLabels
+
+
 class Settings(OwnData):
     """Settings of `prepare.<dataset>` for a JSON file of one's own."""
 
@@ -76,7 +81,7 @@ class Settings(OwnData):
     file: str
     """The file, relative to `root`, from where its paths count; or a pattern such as `*/_annotations.coco.json`: one
     file for each split, in the folder called by the split, from where its paths count."""
-    content: Annotated[Objects | Map | Coco, Field(discriminator="kind")]
+    content: Annotated[Form, Field(discriminator="kind")]
     exhaustive: bool
     """Whether the labels of an image are all that apply: then a class that is not named is absent, else unknown."""
 
@@ -102,14 +107,17 @@ def parse(files: Files, settings: Settings) -> Content:
     """Return what the file says, or the files where there is one for each split."""
     rows: list[Row] = []
     not_read: dict[str, None] = {}
+    lying = disk.scan(files.folder, settings.links)
+    pictures = [picture for picture in lying.pictures if not settings.is_unlabelled(picture)]
     for name, file in files.lists.items():
         at = f"{name} " if len(files.lists) > 1 else ""
-        found = _read_rows(file, at, settings.content, files.faults, not_read)
-        rows += [own_data.place_row(row, name) if "*" in settings.file else row for row in found]
+        found = _read_rows((file, at), settings.content, pictures, files.faults, not_read)
+        counts = "*" in settings.file and not isinstance(settings.content, LabelStudio)  # whose pictures are found
+        rows += [own_data.place_row(row, name) if counts else row for row in found]
     return Content(
         rows=rows,
         classes=own_data.wanted_classes(settings),
-        found=disk.scan(files.folder, settings.links),
+        found=lying,
         closed=settings.exhaustive,
         exhaustive=settings.exhaustive,
         grouped=isinstance(settings.content, Objects) and settings.content.group_key is not None,
@@ -118,11 +126,19 @@ def parse(files: Files, settings: Settings) -> Content:
 
 
 def _read_rows(
-    file: Path, at: str, content: Objects | Map | Coco, faults: Faults, not_read: dict[str, None]
+    place: tuple[Path, str], content: Form, pictures: list[str], faults: Faults, not_read: dict[str, None]
 ) -> Iterator[Row]:
     """Yield what a file says of each image; keys that are not read join the last argument."""
+    file, at = place
     if isinstance(content, Coco):
         yield from _coco_rows(file, at, faults)
+    elif isinstance(content, LabelStudio):
+        tasks = ((at + where, task) for where, task in read_entries(file, faults))
+        yield from exports.read_tasks(tasks, content, pictures, faults)
+    elif isinstance(content, FiftyOneSamples):
+        yield from exports.read_samples(read_object(file), at, content, file.name, faults)
+    elif isinstance(content, FiftyOneLabels):
+        yield from exports.read_labels(read_object(file), at, content, file.name, faults)
     elif isinstance(content, Map):
         for path, value in read_object(file).items():
             where = f"{at}key {path!r}"

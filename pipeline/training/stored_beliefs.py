@@ -14,6 +14,7 @@ from pipeline.training.beliefs import Sampling, believe
 from pipeline.training.features import Cache
 from pipeline.training.place_scores import Places
 from pipeline.training.settings import BeliefFits, GivenBeliefs, LabelDraw
+from pipeline.training.undecided import rank_unknown, to_logits
 
 FARTHEST = 30.0
 """Logit of a chance that somebody gives as 0 or 1."""
@@ -71,7 +72,8 @@ def fit_beliefs(settings: BeliefFits, cache: Cache, table: Table, observed: np.n
         "classes_seldom": [table.classes[column] for column in fitted.seldom],
     }
     arrays = (belief.astype(np.float32), logits.astype(np.float32))
-    return Found(Beliefs(*arrays, fitted.labels.value, shares, settings.draw.kind), head, report)
+    ranking = rank_unknown(cache.plain, cache.mirrored, observed, arrays[0], (table, seed))
+    return Found(Beliefs(*arrays, fitted.labels.value, shares, settings.draw.kind, ranking), head, report)
 
 
 def places_of(cache: Cache, rows: np.ndarray, sharpness: float | None) -> Places | None:
@@ -132,7 +134,8 @@ def take_given(root: Path, settings: GivenBeliefs, table: Table, observed: np.nd
     }
     shares = np.column_stack([train.mean(axis=0), np.full((len(table.classes), 2), np.nan)])
     arrays = (belief.astype(np.float32), logits.astype(np.float32))
-    return Found(Beliefs(*arrays, labels, shares, settings.draw.kind), {}, report)
+    ranking = to_logits(belief).astype(np.float32)  # theirs may have seen the labels, or the truth: nothing is added
+    return Found(Beliefs(*arrays, labels, shares, settings.draw.kind, ranking), {}, report)
 
 
 def make_draw(draw: LabelDraw) -> CountDraw | ShareDraw:

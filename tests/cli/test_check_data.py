@@ -44,6 +44,7 @@ BLOCKS = {
             "val_fraction": 0.0,
             "test_fraction": 0.0,
             "split_seed": 1,
+            "unlabelled": None,
         },
     },
 }
@@ -315,7 +316,7 @@ def test_odd_pictures_and_those_that_no_row_has_are_told(project):
     Image.new("L", (20, 20), 9).save(files["a3"], "PNG")
     Path("raw/more").mkdir()
     Path("raw/more/spare.png").write_bytes(b"not looked at")
-    Path("raw/more/photo.HEIC").touch()
+    Path("raw/more/photo.JXL").touch()
     report = checked()
     assert report["faults"] == []
     assert report["notes"] == {
@@ -324,7 +325,7 @@ def test_odd_pictures_and_those_that_no_row_has_are_told(project):
     }
     assert report["in_no_row"] == ["more/spare.png"]
     assert report["warnings"] == [
-        "1 picture of endings that are not read was left out: more/photo.HEIC",
+        "1 picture of endings that are not read was left out: more/photo.JXL",
         "1 picture with a side below 16 pixels, as placeholders have: a0.jpg",
         "1 picture of one side more than 8 times the other, packed as a square all the same: a1.jpg",
         "1 picture of one colour throughout: a3.jpg",
@@ -465,7 +466,7 @@ def test_the_exit_status_says_whether_the_data_are_clean(project, capsys):
 
 
 @pytest.mark.parametrize("source", TREES)
-@pytest.mark.parametrize("ending", ["jpg", "heic"])
+@pytest.mark.parametrize("ending", ["jpg", "jxl"])
 def test_reports_hold_names_that_are_no_utf_8(project, source, ending):
     files = project(source)
     odd = os.fsdecode(b"\xff." + ending.encode())

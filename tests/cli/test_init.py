@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from pipeline.config import preflight, profiles
 from pipeline.config.graph import LastRun
 from pipeline.core.errors import ConfigError, SourceError
 from pipeline.labels.table import Table
+from pipeline.networks import timm_backbone
 
 NAMES = [f"{number}.jpg" for number in range(12)]
 
@@ -327,7 +329,7 @@ def test_what_lies_in_the_folder_decides_the_source(tmp_path: Path, make: Any, e
         ),
         (lambda folder: entries(folder, lambda i: {"a": ["x"], "b": ["y"]}), False, "lists of names under a, b; text"),
         (lambda folder: pictures(folder, ["all/a/1.jpg", "all/b/1.jpg"]), False, r"lie in all,.* spml init .*/all$"),
-        (lambda folder: pictures(folder, ["a/1.HEIC"]), False, "holds no picture .*; not read: a/1.HEIC"),
+        (lambda folder: pictures(folder, ["a/1.JXL"]), False, "holds no picture .*; not read: a/1.JXL"),
     ],
 )
 def test_what_is_not_understood_is_said(tmp_path: Path, make: Any, exhaustive: bool, words: str) -> None:
@@ -486,14 +488,14 @@ def test_images_classes_labels_and_splits_are_told(tmp_path: Path) -> None:
 
 
 def test_the_source_warns_before_anything_is_written(tmp_path: Path) -> None:
-    pictures(classes(tmp_path), ["7/1.jpg", "7/2.jpg", "7/3.jpg", "a.jpg", "b.heic"])
+    pictures(classes(tmp_path), ["7/1.jpg", "7/2.jpg", "7/3.jpg", "a.jpg", "b.jxl"])
     assert described(tmp_path) == [
         "15 images; 3 classes: 7 (3), cat (6), dog (6)",
         "labels an image: 1",
         "3 file names lie in several class folders, with files of equal size; if each is one photo: same_name: merge",
         "splits: 9 train, 3 val, 3 test; drawn: val and test",
         "warning: classes are called 7: if these numbers stand for names, write the names",
-        "warning: 1 picture of endings that are not read was left out: b.heic",
+        "warning: 1 picture of endings that are not read was left out: b.jxl",
         "warning: 1 picture lies in no class's folder and was left out: a.jpg",
     ]
 
@@ -594,6 +596,32 @@ def test_val_that_is_labelled_in_full_chooses_by_its_truth(project: Path, tmp_pa
     assert "select: auto" in init.format_profile("ticks", "/a", block, labels)
     block, labels = found_in(listed(tmp_path / "all"), exhaustive=True)
     assert "select: clean" in init.format_profile("all", "/a", block, labels)
+
+
+def test_images_are_scored_by_places_where_there_is_room(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """12 images of 1280 features at 49 places, two bytes each, twice: without truth `ridge` and `reckon` are there."""
+    assert init.MAP == timm_backbone.map_shape(init.MODEL, init.SIZE)
+    need = 12 * 1280 * 49 * 2 * 2
+    for name, free in (("roomy", need), ("cramped", need - 1)):
+        monkeypatch.setattr(init.shutil, "disk_usage", lambda _, free=free: SimpleNamespace(free=free))
+        assert main.main(["init", str(listed(tmp_path / name))]) == 0
+        out = capsys.readouterr().out
+        places = name == "roomy"
+        assert ("warning: features.cramped.places: takes 0.00301 GB" in out) == (not places)
+        params = profiles.params(project, name)
+        features = params.settings("features", name)
+        assert (features.places, features.pools, features.dtype) == (places, ["sqrt"], "float16")
+        assert params.settings("beliefs", name).sharpness == (0.2 if places else None)
+        tuned = params.settings("finetune", name)
+        for head in (params.settings("linear_init", name).head, tuned.head):
+            assert head.kind == ("places" if places else "linear")
+        assert tuned.schedule == "falling" and tuned.readout.sharpness == (0.2 if places else None)
+        assert {"ridge", "reckon"} <= set(params.grid.linear_init)
+        monkeypatch.undo()
+        monkeypatch.chdir(project)
+        assert preflight.check(project, params, LastRun(project)) == []
 
 
 def test_exhaustive_labels_with_gaps_are_doubted(tmp_path: Path) -> None:

@@ -67,7 +67,25 @@ def coco(names: dict[int, str], **lists: Any) -> dict[str, Any]:
     return found | lists
 
 
+def studio(image: str, *names: str, control: str = "tag", twice: str = "") -> dict[str, Any]:
+    """A task of Label Studio with choices of one annotator, or of two."""
+    given = [names, (twice,)] if twice else [names]
+    results = [
+        [{"from_name": control, "to_name": "x", "type": "choices", "value": {"choices": list(each)}}] if each else []
+        for each in given
+    ]
+    annotations = [{"completed_by": who, "result": found} for who, found in enumerate(results, start=1)]
+    return {"id": 1, "data": {"image": image}, "annotations": annotations}
+
+
+def fifty(name: str, *labels: str) -> dict[str, Any]:
+    """A sample of FiftyOne."""
+    found = [{"_cls": "Classification", "label": label} for label in labels]
+    return {"filepath": f"data/{name}", "ground_truth": {"_cls": "Classifications", "classifications": found}}
+
+
 XML = "<annotation><filename>{}</filename><object><name>{}</name></object></annotation>"
+BOX = "0.5 0.5 0.1 0.1"
 TWO = {"a.jpg": "cat dog", "b.jpg": "dog"}
 THREE = {"a.jpg": "cat dog", "b.jpg": "dog", "c.jpg": "cat"}
 WIDE = {"a.jpg": "cat !dog", "b.jpg": "!cat dog"}
@@ -224,7 +242,7 @@ LAYOUTS: dict[str, Layout] = {
     ),
     "Open Images, guessed labels": Layout(
         {"x.csv": "ImageID,LabelName,Confidence\na,/m/1,0.9\na,/m/2,0.1\nb,/m/2,0.4\n"},
-        r"none of 1 and 0 .*line 2, column Confidence: '0\.9'",
+        r"none of 1 and 0 .*line 2 '0\.9'",
     ),
     "both present and absent": Layout(
         {"x.csv": "file,label,present\na.jpg,cat,1\na.jpg,cat,0\n"}, "labels both present and absent: line 2 cat"
@@ -377,15 +395,25 @@ LAYOUTS: dict[str, Layout] = {
     "a COCO tree without annotations": folders(
         "train2017/1.jpg", "val2017/2.jpg", expected="parts of COCO and no classes: put .*spml profile coco --root"
     ),
-    "a YOLO tree": Layout(
+    "a YOLO tree without names": Layout(
         {"labels/1.txt": "0 0.5 0.5 0.1 0.1\n"},
-        "laid out as YOLO.* labels/1.txt, then: spml init",
+        r"laid out as YOLO.*begin the lines of labels/1\.txt are called in a file data\.yaml.*then: spml init",
         pictures=("images/1.jpg",),
     ),
     "a YOLO tree of splits": Layout(
-        {"train/labels/1.txt": "0 0.5 0.5 0.1 0.1\n", "data.yaml": "names: [cat]"},
-        "laid out as YOLO",
+        {
+            "train/labels/1.txt": "0 0.5 0.5 0.1 0.1\n",
+            "valid/labels/2.txt": "1 0.5 0.5 0.1 0.1\n",
+            "data.yaml": "train: ../train/images\nval: ../valid/images\nnames: [cat, dog]",
+        },
+        {"train/images/1.jpg": "cat", "valid/images/2.jpg": "dog"},
         pictures=("train/images/1.jpg", "valid/images/2.jpg"),
+    ),
+    "inside a YOLO tree": Layout(
+        {"labels/1.txt": "0 0.5 0.5 0.1 0.1\n", "data.yaml": "names: [cat]"},
+        r"photos is laid out as YOLO.*spml init \S*/photos$",
+        pictures=("images/1.jpg",),
+        place="images",
     ),
     "a VOC tree": Layout(
         {"VOC2012/ImageSets/Main/cat_train.txt": "1 1\n"},
@@ -422,6 +450,290 @@ LAYOUTS: dict[str, Layout] = {
         "#recycle/cat/1.jpg",
         expected={"cat/1.jpg": "cat", "dog/2.jpg": "dog"},
         warned="2 pictures in folders of systems and tools left out",
+    ),
+}
+
+
+LAYOUTS |= {
+    # -------------------------------------------------------------------------------- YOLO
+    "YOLO": Layout(
+        {"data.yaml": "names: [cat, dog]", "labels/a.txt": f"0 {BOX}\n1 {BOX}\n", "labels/b.txt": f"1 {BOX}\n"},
+        {"images/a.jpg": "cat dog", "images/b.jpg": "dog"},
+        pictures=("images/a.jpg", "images/b.jpg"),
+    ),
+    "YOLO, all boxes drawn": Layout(
+        {"data.yaml": "names: [cat, dog]", "labels/a.txt": f"0 {BOX}\n", "labels/b.txt": f"1 {BOX}\n"},
+        {"images/a.jpg": "cat !dog", "images/b.jpg": "!cat dog"},
+        exhaustive=True,
+        pictures=("images/a.jpg", "images/b.jpg"),
+    ),
+    "YOLO, no box": Layout(
+        {"data.yaml": "names: [cat]", "labels/a.txt": f"0 {BOX}\n", "labels/b.txt": ""},
+        r"say which: label files that are empty: 1 \(labels/b\.txt\): --empty absent, or --empty unknown; "
+        r"pictures without a label file: 1 \(images/c\.jpg\): --missing absent, or --missing unknown",
+        pictures=("images/a.jpg", "images/b.jpg", "images/c.jpg"),
+    ),
+    "YOLO, no box, said": Layout(
+        {"data.yaml": "names: [cat]", "labels/a.txt": f"0 {BOX}\n", "labels/b.txt": ""},
+        {"images/a.jpg": "cat", "images/b.jpg": "!cat", "images/c.jpg": ""},
+        said={"empty": "absent", "missing": "unknown"},
+        pictures=("images/a.jpg", "images/b.jpg", "images/c.jpg"),
+        exhaustive=True,
+    ),
+    "YOLO of Label Studio": Layout(
+        {"classes.txt": "cat\ndog\n", "notes.json": '{"categories": []}', "labels/a.txt": f"1 {BOX}\n"},
+        {"images/a.jpg": "dog"},
+        pictures=("images/a.jpg",),
+    ),
+    "YOLO beside the pictures": Layout(
+        {"classes.txt": "cat\ndog\n", "a.txt": f"1 {BOX}\n", "b.txt": f"0 {BOX}\n"},
+        {"a.jpg": "dog", "b.jpg": "cat"},
+        pictures=("a.jpg", "b.jpg"),
+    ),
+    "YOLO, the file named": Layout(
+        {"data.yaml": "names: [cat, dog]", "old.yaml": "names: [x, y]", "labels/a.txt": f"1 {BOX}\n"},
+        {"images/a.jpg": "dog"},
+        pictures=("images/a.jpg",),
+        place="data.yaml",
+    ),
+    "YOLO, two files of names": Layout(
+        {"data.yaml": "names: [cat, dog]", "old.yaml": "names: [x, y]", "labels/a.txt": f"1 {BOX}\n"},
+        r"which of data\.yaml, old\.yaml holds the labels. name it: spml init \S*data\.yaml",
+        pictures=("images/a.jpg",),
+    ),
+    "YOLO and a table": Layout(
+        {"data.yaml": "names: [cat, dog]", "x.csv": "file,labels\na.jpg,cat\n", "labels/a.txt": f"1 {BOX}\n"},
+        r"which of data\.yaml, x\.csv holds the labels",
+        pictures=("images/a.jpg",),
+    ),
+    "YOLO and a table that is named": Layout(
+        {"data.yaml": "names: [cat, dog]", "x.csv": "file,labels\na.jpg,cat\n", "labels/a.txt": f"1 {BOX}\n"},
+        {"images/a.jpg": "cat"},
+        pictures=("images/a.jpg",),
+        place="x.csv",
+    ),
+    "a YOLO tree below a folder": Layout(
+        {"pets/data.yaml": "names: [cat]", "pets/labels/1.txt": f"0 {BOX}\n"},
+        r"laid out as YOLO.*spml init \S*/pets$",
+        pictures=("pets/images/1.jpg",),
+    ),
+    "YAML that is no file of names": folders(
+        "cat/1.jpg",
+        "dog/2.jpg",
+        expected={"cat/1.jpg": "cat", "dog/2.jpg": "dog"},
+        files={"fiftyone.yml": "name: x", "config.yaml": "[", "labels/1.txt": "about"},
+    ),
+    "said of label files that are not there": names(
+        "cat", "dog", expected="--missing: there are no label files of YOLO", said={"missing": "absent"}
+    ),
+    # -------------------------------------------------------------------------------- Hugging Face
+    "ImageFolder, csv": Layout(
+        {"metadata.csv": "file_name,label\na.jpg,cat\nb.jpg,dog\n"}, {"a.jpg": "cat", "b.jpg": "dog"}
+    ),
+    "ImageFolder, lists": Layout({"metadata.csv": "file_name,tags\na.jpg,\"['cat', 'dog']\"\nb.jpg,['dog']\n"}, TWO),
+    "ImageFolder, jsonl": Layout(
+        {
+            "metadata.jsonl": '{"file_name": "a.jpg", "labels": ["cat", "dog"]}\n'
+            '{"file_name": "b.jpg", "labels": ["dog"]}'
+        },
+        TWO,
+    ),
+    "ImageFolder of splits": Layout(
+        {
+            f"{part}/metadata.jsonl": f'{{"file_name": "{part[0]}.jpg", "label": "cat"}}\n'
+            for part in ("train", "validation", "test")
+        },
+        {"train/t.jpg": "cat", "validation/v.jpg": "cat", "test/t.jpg": "cat"},
+        pictures=("train/t.jpg", "validation/v.jpg", "test/t.jpg"),
+    ),
+    "ImageFolder, splits in paths": Layout(
+        {"metadata.csv": "file_name,label\ntrain/a.jpg,cat\ntest/b.jpg,dog\n"},
+        {"train/a.jpg": "cat", "test/b.jpg": "dog"},
+        pictures=("train/a.jpg", "test/b.jpg"),
+        warned="all pictures lie in folders called as splits (test, train), and no column names splits: they are drawn",
+    ),
+    "ImageFolder, numbers": Layout(
+        {"metadata.jsonl": '{"file_name": "a.jpg", "label": 0}\n{"file_name": "b.jpg", "label": 1}'},
+        r"no name or list of names under 'label': line 1 \(0\)",
+    ),
+    "ImageFolder, boxes": Layout(
+        {"metadata.jsonl": '{"file_name": "a.jpg", "objects": {"bbox": [[1, 2, 3, 4]], "categories": [0]}}'},
+        r"metadata\.jsonl: expected are one key of picture files",
+    ),
+    "ImageFolder, parquet": Layout(
+        {"metadata.parquet": b"PAR1"}, r"not read: metadata\.parquet - save labels as a \.csv"
+    ),
+    # -------------------------------------------------------------------------------- Open Images
+    "Open Images, a download": Layout(
+        {
+            "train-annotations-human-imagelabels.csv": "ImageID,Source,LabelName,Confidence\n"
+            "a,v,/m/1,1\na,v,/m/2,0\nz,v,/m/1,1\n",
+            "test-annotations-human-imagelabels.csv": "ImageID,Source,LabelName,Confidence\nb,v,/m/2,1\n",
+            "oidv7-class-descriptions.csv": "LabelName,DisplayName\n/m/1,Cat\n/m/2,Dog\n/m/3,Bird\n",
+        },
+        {"a.jpg": "Cat !Dog", "b.jpg": "Dog"},
+        pictures=("a.jpg", "b.jpg"),
+    ),
+    "Open Images, boxes too": Layout(
+        {
+            "train-annotations-human-imagelabels.csv": "ImageID,Source,LabelName,Confidence\na,v,/m/1,1\n",
+            "train-annotations-bbox.csv": "ImageID,Source,LabelName,Confidence,XMin\na,v,/m/1,1,0.1\n",
+        },
+        r"which of train-annotations-bbox\.csv, train-\S+ holds the labels. name one: spml init \S*human-image",
+    ),
+    "Open Images, boxes too, named": Layout(
+        {
+            "train-annotations-human-imagelabels.csv": "ImageID,Source,LabelName,Confidence\na,v,/m/1,1\n",
+            "train-annotations-bbox.csv": "ImageID,Source,LabelName,Confidence,XMin\nb,v,/m/1,1,0.1\n",
+        },
+        {"b.jpg": "/m/1"},
+        place="train-annotations-bbox.csv",
+        warned="classes are called by identifiers: /m/1",
+    ),
+    "Open Images, two tables of names": Layout(
+        {
+            "x.csv": "ImageID,LabelName,Confidence\na,/m/1,1\n",
+            "class-descriptions.csv": "/m/1,Cat\n",
+            "class-descriptions-boxable.csv": "/m/1,Cat\n",
+        },
+        "name the labels: leave the one that belongs to x.csv there",
+    ),
+    "Open Images, exhaustive": Layout(
+        {"x.csv": "ImageID,LabelName,Confidence\na,/m/1,1\n"}, "leave out --exhaustive", exhaustive=True
+    ),
+    # -------------------------------------------------------------------------------- tools
+    "Label Studio": Layout(
+        {"x.json": json.dumps([studio("/data/upload/1/0123abcd-a.jpg", "cat", "dog"), studio("b.jpg", "dog")])}, TWO
+    ),
+    "Label Studio, two controls": Layout(
+        {"x.json": json.dumps([studio("a.jpg", "cat"), studio("b.jpg", "good", control="quality")])},
+        r"which control with names of classes, of tag, quality. say it: --labels tag",
+    ),
+    "Label Studio, a control that is named": Layout(
+        {"x.json": json.dumps([studio("a.jpg", "cat"), studio("b.jpg", "good", control="quality")])},
+        {"a.jpg": "!good", "b.jpg": "good"},
+        said={"labels": "quality", "empty": "absent"},
+        exhaustive=True,
+    ),
+    "Label Studio, two pictures a task": Layout(
+        {"x.json": json.dumps([{"data": {"left": "a.jpg", "right": "b.jpg"}, "annotations": []}])},
+        r"which key of data with pictures, of left, right. say it: --path left",
+    ),
+    "Label Studio, nothing found": Layout(
+        {"x.json": json.dumps([studio("a.jpg", "cat"), studio("b.jpg")])},
+        r"1 image was looked at and has no label.*--empty absent.*--empty unknown",
+    ),
+    "Label Studio, nothing found, said": Layout(
+        {"x.json": json.dumps([studio("a.jpg", "cat"), studio("b.jpg")])},
+        {"a.jpg": "cat", "b.jpg": "!cat"},
+        said={"empty": "absent"},
+        exhaustive=True,
+    ),
+    "Label Studio, who disagree": Layout(
+        {"x.json": json.dumps([studio("a.jpg", "cat", twice="dog"), studio("b.jpg", "cat")])},
+        r"annotators who disagree.*--disagreement\): entry 1 \(annotation 1 by 1: cat; annotation 2 by 2: dog\)",
+    ),
+    "Label Studio, who disagree, said": Layout(
+        {"x.json": json.dumps([studio("a.jpg", "cat", "dog", twice="dog"), studio("b.jpg", "cat")])},
+        {"a.jpg": "dog", "b.jpg": "cat !dog"},
+        said={"disagreement": "unknown"},
+        exhaustive=True,
+    ),
+    "Label Studio, JSON-MIN": Layout(
+        {"x.json": json.dumps([{"image": "/data/upload/1/0123abcd-a.jpg", "choice": {"choices": ["cat"]}}])},
+        r"x\.json: expected are one key of picture files",
+    ),
+    "said of annotators that are not there": names(
+        "cat", "dog", expected="--disagreement: there are no tasks", said={"disagreement": "unknown"}
+    ),
+    "FiftyOne": Layout(
+        {
+            "samples.json": json.dumps({"samples": [fifty("a.jpg", "cat", "dog"), fifty("b.jpg", "dog")]}),
+            "metadata.json": '{"version": "1.0"}',
+            "fiftyone.yml": "name: x",
+        },
+        {"data/a.jpg": "cat dog", "data/b.jpg": "dog"},
+        pictures=("data/a.jpg", "data/b.jpg"),
+    ),
+    "FiftyOne, two fields": Layout(
+        {
+            "samples.json": json.dumps(
+                {"samples": [fifty("a.jpg", "cat") | {"model": {"_cls": "Classification", "label": "x"}}]}
+            )
+        },
+        r"which field of labels, of ground_truth, model. say it: --labels ground_truth",
+        pictures=("data/a.jpg",),
+    ),
+    "FiftyOne, a field that is named": Layout(
+        {
+            "samples.json": json.dumps(
+                {"samples": [fifty("a.jpg", "cat") | {"model": {"_cls": "Classification", "label": "x"}}]}
+            )
+        },
+        {"data/a.jpg": "x"},
+        pictures=("data/a.jpg",),
+        said={"labels": "model"},
+    ),
+    "FiftyOne, a field that is not there": Layout(
+        {"samples.json": json.dumps({"samples": [fifty("a.jpg", "cat")]})},
+        r"--labels: samples\.json has no field of labels 'x'; there are filepath, ground_truth",
+        pictures=("data/a.jpg",),
+        said={"labels": "x"},
+    ),
+    "FiftyOne, nothing found": Layout(
+        {"samples.json": json.dumps({"samples": [fifty("a.jpg", "cat"), fifty("b.jpg")]})},
+        r"1 image was looked at and has no label",
+        pictures=("data/a.jpg", "data/b.jpg"),
+    ),
+    "FiftyOne, labels": Layout(
+        {"labels.json": json.dumps({"classes": ["cat", "dog"], "labels": {"a": [0, 1], "b": 1}})},
+        {"data/a.jpg": "cat dog", "data/b.png": "dog"},
+        pictures=("data/a.jpg", "data/b.png"),
+    ),
+    "FiftyOne, labels of splits": Layout(
+        {
+            f"{part}/labels.json": json.dumps({"classes": ["cat"], "labels": {part[0]: 0}})
+            for part in ("train", "validation", "test")
+        },
+        {"train/data/t.jpg": "cat", "validation/data/v.jpg": "cat", "test/data/t.jpg": "cat"},
+        pictures=("train/data/t.jpg", "validation/data/v.jpg", "test/data/t.jpg"),
+    ),
+    "FiftyOne, labels, nothing found": Layout(
+        {"labels.json": json.dumps({"classes": ["cat", "dog"], "labels": {"a": [0], "b": []}})},
+        r"labels\.json: 1 image was looked at and has no label",
+        pictures=("data/a.jpg", "data/b.png"),
+    ),
+    # -------------------------------------------------------------------------------- of which nothing is known
+    "a pool beside folders": folders(
+        "cat/1.jpg",
+        "dog/2.jpg",
+        "more/3.jpg",
+        expected={"cat/1.jpg": "cat", "dog/2.jpg": "dog", "more/3.jpg": ""},
+        said={"unlabelled": "more"},
+    ),
+    "a pool beside a table": Layout(
+        {"x.csv": "file,labels\na.jpg,cat;dog\nb.jpg,dog\n"},
+        {"images/a.jpg": "cat dog", "images/b.jpg": "dog", "more/b.jpg": "", "more/in/c.jpg": ""},
+        said={"unlabelled": "more"},
+        pictures=("images/a.jpg", "images/b.jpg", "more/b.jpg", "more/in/c.jpg"),
+    ),
+    "a pool, exhaustive": Layout(
+        {"x.csv": "file,labels\na.jpg,cat;dog\nb.jpg,dog\n"},
+        "unlabelled: of these pictures labels are not all known; set exhaustive to false",
+        said={"unlabelled": "more"},
+        pictures=("a.jpg", "b.jpg", "more/b.jpg"),
+        exhaustive=True,
+    ),
+    "a pool without a picture": Layout(
+        {"x.csv": "file,labels\na.jpg,cat;dog\nb.jpg,dog\n"},
+        "prepare: unlabelled: no picture in a folder more",
+        said={"unlabelled": "more"},
+    ),
+    "a pool that a table names": Layout(
+        {"x.csv": "file,labels\na.jpg,cat;dog\nmore/b.jpg,dog\n"},
+        r"duplicate paths with different labels.*line 3 and unlabelled picture 'more/b\.jpg'",
+        said={"unlabelled": "more"},
+        pictures=("a.jpg", "more/b.jpg"),
     ),
 }
 

@@ -26,10 +26,10 @@ def pictures(folder: Path, links: disk.Links = "inside") -> list[str]:
 # ---------------------------------------------------------------------------------------------- finding pictures
 def test_pictures_are_listed_by_ending_at_any_depth(tmp_path):
     put(tmp_path, "b.JPG", "a.jpeg", "d/e/f.Png", "d/g.webp", "d.tiff/h.gif", APART)
-    put(tmp_path, "notes.txt", "jpg", ".hidden.jpg", "._b.jpg", ".cache/x.jpg", "d/Thumbs.db", "d/i.HEIC", "x.xml")
+    put(tmp_path, "notes.txt", "jpg", ".hidden.jpg", "._b.jpg", ".cache/x.jpg", "d/Thumbs.db", "d/i.JXL", "x.xml")
     found = disk.scan(tmp_path, "inside", (".xml",))
     assert found.pictures == sorted(["b.JPG", "a.jpeg", "d/e/f.Png", "d/g.webp", "d.tiff/h.gif", APART])
-    assert (found.unread, found.others) == (["d/i.HEIC"], ["x.xml"])
+    assert (found.unread, found.others) == (["d/i.JXL"], ["x.xml"])
 
 
 SERVICE = ["@eaDir", "#recycle", "$RECYCLE.BIN", "lost+found", "System Volume Information", ".ipynb_checkpoints"]

@@ -30,21 +30,22 @@ def test_hidden_labels_are_ranked_as_by_a_slow_sort(most: int, seed: int) -> Non
     generator = np.random.default_rng(seed)
     belief = np.round(generator.random((6, 3)), 1).astype(np.float32)  # with ties
     observed = generator.integers(-1, 2, belief.shape).astype(np.int8)
-    cells = [(row, column, float(belief[row, column])) for row in range(6) for column in range(3)]
-    unknown = [cell for cell in cells if observed[cell[:2]] == 0]
-    expected = sorted(unknown, key=lambda cell: (-cell[2], cell[0], cell[1]))[:most]
-    assert rank_hidden(belief, observed, most) == expected
+    unknown = [(row, column) for row in range(6) for column in range(3) if observed[row, column] == 0]
+    expected = sorted(unknown, key=lambda cell: (-float(belief[cell]), *cell))[:most]
+    assert rank_hidden(belief, observed == 0, most) == expected
 
 
 def test_nothing_is_hidden_where_all_is_known() -> None:
-    assert rank_hidden(np.full((2, 2), 0.9), np.array([[1, -1], [-1, 1]], np.int8), 5) == []
+    assert rank_hidden(np.full((2, 2), 0.9), np.zeros((2, 2), bool), 5) == []
 
 
 # ---------------------------------------------------------------------------------------------- the file
 def store(path: Path, **changes: Any) -> None:
     given = {"belief": np.full((4, 3), 0.25, np.float32), "logits": np.full((4, 3), -1.0, np.float32), **changes}
     shares = given.get("shares", np.array([[0.2, np.nan, np.nan]] * 3))
-    write_beliefs(path, Beliefs(given["belief"], given["logits"], 1.5, shares, given.get("draw", "count")), {}, [], {})
+    ranking = given.get("ranking", given["logits"])
+    found = Beliefs(given["belief"], given["logits"], 1.5, shares, given.get("draw", "count"), ranking)
+    write_beliefs(path, found, {}, [], {})
 
 
 def test_beliefs_come_back_as_they_were_stored(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from pipeline.sources import csv, json
 
 NAMES = {"kind": "names", "column": "labels", "separator": ";"}
 COLUMNS = {"kind": "columns", "zero": "absent", "minus_one": "absent", "empty": "unknown"}
+SPLITS = {"val_fraction": 0.25, "test_fraction": 0.25, "split_seed": 0, "unlabelled": None}
 PLAIN = b"image,labels\na.jpg,cat;dog\nb.jpg,dog\nc.jpg,\nsub/d.jpg,bird\n"
 TRUTH = {"a.jpg": [0, 1, 1], "b.jpg": [0, 0, 1], "c.jpg": [0, 0, 0], "sub/d.jpg": [1, 0, 0]}
 
@@ -45,7 +46,7 @@ def settings(**changes) -> csv.Settings:
         "group_column": None,
         "classes": None,
     }
-    return csv.Settings.model_validate(fixed | {"val_fraction": 0.25, "test_fraction": 0.25, "split_seed": 0} | changes)
+    return csv.Settings.model_validate(fixed | SPLITS | changes)
 
 
 def read(folder: Path, content: bytes | str, *more: str, **changes) -> Dataset:
@@ -679,7 +680,8 @@ def test_a_table_written_as_csv_and_as_json_is_the_same_dataset(pool, data):
         "classes": classes,
         "val_fraction": 0.3,
     }
-    common |= {"test_fraction": 0.3, "split_seed": 7} | ({"val_fraction": 0.0, "test_fraction": 0.0} if grouped else {})
+    common |= {"test_fraction": 0.3, "split_seed": 7, "unlabelled": None}
+    common |= {"val_fraction": 0.0, "test_fraction": 0.0} if grouped else {}
     content = {"kind": "objects", "path_key": "path", "labels_key": "has", "separator": None, "absent_key": "not"}
     content |= {"split_key": "in" if split else None, "group_key": "of" if grouped else None}
     keys = common | {"source": "json", "file": "labels.json", "content": content}

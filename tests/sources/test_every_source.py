@@ -15,8 +15,19 @@ from pydantic import ValidationError
 
 from pipeline.core.errors import SourceError
 from pipeline.core.faults import FaultyData
-from pipeline.sources import base, coco, csv, cub, digits, folder, json, nus, voc, xml
-from tests.sources import test_coco, test_csv, test_cub, test_folder, test_json, test_nus, test_voc, test_xml
+from pipeline.sources import base, coco, csv, cub, digits, folder, json, nus, open_images, voc, xml, yolo
+from tests.sources import (
+    test_coco,
+    test_csv,
+    test_cub,
+    test_folder,
+    test_json,
+    test_nus,
+    test_open_images,
+    test_voc,
+    test_xml,
+    test_yolo,
+)
 
 
 @dataclass(frozen=True)
@@ -29,6 +40,7 @@ class Case:
     picture: str
     lists: tuple[str, ...]
     unread: str = "notes.txt"
+    named: bool = True  # whether its lists name a picture in full, so that a missing one has a row
 
 
 CASES = {
@@ -90,13 +102,33 @@ CASES = {
         json, test_json.settings, lambda place: test_json.read(place, test_json.ENTRIES), "sub/d.jpg", ("labels.json",)
     ),
     "xml": Case(xml, test_xml.settings, test_xml.tree, "cat/1.jpg", ("cat/1.xml",)),
+    "yolo": Case(yolo, test_yolo.settings, test_yolo.tree, "images/other/e.jpg", ("data.yaml", "val.txt")),
+    "yolo, folders": Case(
+        yolo,
+        test_yolo.settings,
+        test_yolo.tree,
+        "images/train/a.jpg",
+        ("data.yaml", "labels/train/a.txt"),
+        "images/notes.txt",
+        named=False,
+    ),
+    "open_images": Case(
+        open_images,
+        lambda **changes: test_open_images.settings(**{"missing": "stop", "file": test_open_images.TRAIN} | changes),
+        lambda place: test_open_images.tree(place, **test_open_images.WHOLE),
+        "train/aa.jpg",
+        (test_open_images.TRAIN, test_open_images.NAMES),
+        "boxes.csv",
+        named=False,
+    ),
     "folder": Case(
         folder, test_folder.settings, lambda place: test_folder.write(place, *test_folder.PLAIN), "photos/cat/2.JPG", ()
     ),
 }
 EVERY = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 _WITH_LISTS = {name: case for name, case in CASES.items() if case.lists}
-_NAMED = {name: case for name, case in _WITH_LISTS.items() if name != "xml"}  # whose lists are whatever lies there
+_FOUND = ("xml", "yolo", "yolo, folders")  # whose lists are whatever lies there
+_NAMED = {name: case for name, case in _WITH_LISTS.items() if name not in _FOUND}
 NAMED = pytest.mark.parametrize("case", _NAMED.values(), ids=_NAMED)
 LISTED = pytest.mark.parametrize("case", _WITH_LISTS.values(), ids=_WITH_LISTS)
 
@@ -191,12 +223,12 @@ def test_root_counts_from_the_project_or_is_absolute(case, tmp_path):
 @EVERY
 def test_a_picture_of_each_row_is_found_and_one_of_an_unread_ending_is_told(case, tmp_path):
     place = written(case, tmp_path)
-    (place / case.picture).with_suffix(".heic").touch()
+    (place / case.picture).with_suffix(".jxl").touch()
     data = case.source.read(case.settings(), place)
     files = [data.image(row) for row in range(len(data.table.paths))]
     assert all(file.is_file() and str(file).endswith(path) for file, path in zip(files, data.table.paths, strict=True))
     assert place / case.picture in files
-    (warning,) = (text for text in data.report["warnings"] if ".heic" in text)
+    (warning,) = (text for text in data.report["warnings"] if ".jxl" in text)
     assert "1 picture of endings that are not read was left out: " in warning
 
 
@@ -209,9 +241,11 @@ def test_a_missing_picture_is_named_or_left_to_the_packing(case, tmp_path):
         case.source.read(case.settings(), place)
     assert len(caught.value.lines) == 1
     data = case.source.read(case.settings(bad_images="drop"), place)
-    assert data.table.paths == whole.table.paths and place / case.picture in map(
-        data.image, range(len(data.table.paths))
-    )
+    files = list(map(data.image, range(len(data.table.paths))))
+    if case.named:
+        assert data.table.paths == whole.table.paths and place / case.picture in files
+    else:
+        assert set(data.table.paths) == set(whole.table.paths) - {case.picture}
 
 
 @EVERY

@@ -27,7 +27,7 @@ def settings(**changes) -> folder.Settings:
     }
     fixed |= {"split_folders": False, "same_name": "separate"}
     return folder.Settings.model_validate(
-        fixed | {"val_fraction": 0.2, "test_fraction": 0.2, "split_seed": 0} | changes
+        fixed | {"val_fraction": 0.2, "test_fraction": 0.2, "split_seed": 0, "unlabelled": None} | changes
     )
 
 
@@ -52,11 +52,11 @@ def labels(data: Dataset) -> dict[str, list[str]]:
 
 
 def test_pictures_of_endings_that_are_not_read_are_told(tmp_path):
-    data = read(tmp_path, *PLAIN, "cat/7.HEIC", "heic/1.heic", "heic/2.avif", ".thumbs/3.heic")
+    data = read(tmp_path, *PLAIN, "cat/7.JXL", "jxl/1.jxl", "jxl/2.dng", ".thumbs/3.jxl")
     assert data.table.classes == ("cat", "dog")
     assert data.report["warnings"] == [
-        "3 pictures of endings that are not read were left out: cat/7.HEIC, heic/1.heic, heic/2.avif",
-        "1 folder holds no picture that is read: heic",
+        "3 pictures of endings that are not read were left out: cat/7.JXL, jxl/1.jxl, jxl/2.dng",
+        "1 folder holds no picture that is read: jxl",
     ]
 
 

@@ -37,7 +37,7 @@ def settings(**changes) -> json.Settings:
         "exclusive": [],
     }
     fixed |= {"file": "labels.json", "content": content, "exhaustive": False, "classes": None}
-    fixed |= {"val_fraction": 0.25, "test_fraction": 0.25, "split_seed": 0}
+    fixed |= {"val_fraction": 0.25, "test_fraction": 0.25, "split_seed": 0, "unlabelled": None}
     return json.Settings.model_validate(fixed | changes)
 
 

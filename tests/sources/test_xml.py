@@ -20,7 +20,8 @@ def settings(**changes) -> xml.Settings:
         "parents": {},
         "exclusive": [],
     }
-    fixed |= {"exhaustive": True, "classes": None, "val_fraction": 0.25, "test_fraction": 0.25, "split_seed": 0}
+    fixed |= {"exhaustive": True, "classes": None, "val_fraction": 0.25, "test_fraction": 0.25}
+    fixed |= {"split_seed": 0, "unlabelled": None}
     return xml.Settings.model_validate(fixed | changes)
 
 

@@ -307,7 +307,7 @@ def test_beliefs_are_asked_for(project: Project) -> None:
 def test_a_shown_label_is_weighted_only_where_the_draw_picks_among_those_present(draw: str) -> None:
     belief = np.array([[1.0, 0.5, 0.5], [0.25, 1.0, 1.0], [1.0, 1.0, 1.0], [1.0, 0.0, 0.0]])
     single = np.array([[1, 0, 0], [0, 1, 1], [1, 0, 0], [1, -1, 0]], np.int8)
-    beliefs = Beliefs(belief, belief, 2.0, np.zeros((3, 3)), draw)
+    beliefs = Beliefs(belief, belief, 2.0, np.zeros((3, 3)), draw, belief)
     rows = {"train": np.array([0, 1]), "val": np.array([2, 3])}
     table: Any = SimpleNamespace(rows=rows.get, group_numbers=lambda _: None)
     run: Any = SimpleNamespace(settings=SimpleNamespace(select="auto"), beliefs=beliefs, table=table, seed=0)

@@ -6,7 +6,7 @@ import torch
 from scipy.special import expit
 
 from pipeline.audits.metrics import average_precision, mean_average_precision
-from pipeline.labels.observed import mark_implied
+from pipeline.labels.observed import mark_not_shown
 from pipeline.labels.table import Table
 from pipeline.methods.shared.draw_likelihood import CountDraw, ShareDraw
 from pipeline.training import beliefs, ridge
@@ -325,7 +325,7 @@ def test_labels_that_rules_imply_of_given_ones_hide_no_others() -> None:
     truth = np.hstack([given["truth"], given["truth"] @ parents > 0])
     labels = np.hstack([given["observed"], (given["observed"] @ parents > 0).astype(np.int8)])
     table = tiny_table(labels, exhaustive=False)
-    found = believe(given["features"], mark_implied(table, labels, implied))
+    found = believe(given["features"], mark_not_shown(table, labels, implied))
     shares = np.array([share.value for share in found.shares])
     assert found.labels.value == pytest.approx(truth.sum(axis=1).mean(), rel=0.1)
     assert np.abs(shares - truth.mean(axis=0)).mean() < 0.06
@@ -343,7 +343,7 @@ def test_labels_that_rules_imply_of_drawn_ones_change_no_share() -> None:
     implied = np.zeros(truth.shape, bool)
     implied[:, 10] = (observed[:, :2] == 1).any(axis=1)
     labels = np.where(implied, 1, observed).astype(np.int8)
-    found = believe(given["features"], mark_implied(tiny_table(truth.astype(np.int8), True), labels, implied))
+    found = believe(given["features"], mark_not_shown(tiny_table(truth.astype(np.int8), True), labels, implied))
     assert (found.present[implied] == 1).all()
     assert found.labels.value == pytest.approx(drawn.labels.value, rel=0.08)
     assert found.shares[10].value == pytest.approx(truth[:, 10].mean(), abs=0.15)
@@ -365,6 +365,6 @@ def test_absences_that_rules_imply_hide_no_labels_of_others(exhaustive: bool) ->
     implied[:, :4] = (observed[:, :4] == 1).any(axis=1)[:, None] & (observed[:, :4] == 0)
     labels = np.where(implied, -1, observed).astype(np.int8)
     table = tiny_table(truth.astype(np.int8), exhaustive)
-    found = believe(given["features"], mark_implied(table, labels, implied))
+    found = believe(given["features"], mark_not_shown(table, labels, implied))
     assert (found.present[implied] == 0).all()
     assert found.labels.value == pytest.approx(truth.sum(axis=1).mean(), rel=0.1)

@@ -17,8 +17,8 @@ from pipeline.labels.observed import observed_file, read_observed
 from pipeline.methods.shared.draw_likelihood import ShareDraw
 from pipeline.training import ridge
 from pipeline.training.beliefs import believe
-from pipeline.training.readout import closed_form
 from pipeline.training.features import Cache
+from pipeline.training.readout import closed_form
 from stages.linear_init import linear_init
 from tests.training.test_run import Project
 
@@ -35,9 +35,8 @@ def project(tmp_path: Path, repository: Path) -> Project:
 
 def put_beliefs(project: Project, head: dict[str, np.ndarray]) -> Beliefs:
     shape = project.table.truth.shape
-    found = Beliefs(
-        np.random.default_rng(0).random(shape).astype(np.float32), np.zeros(shape, np.float32), 1.5, SHARES, "count"
-    )
+    belief, logits = np.random.default_rng(0).random(shape).astype(np.float32), np.zeros(shape, np.float32)
+    found = Beliefs(belief, logits, 1.5, SHARES, "count", logits)
     table = project.root / "data" / "prepare" / "digits" / "table.h5"
     write_beliefs(beliefs_file(project.root, "digits", 0), found, head, [table, project.labels], {})
     return found
@@ -83,7 +82,10 @@ def test_an_oracle_is_fitted_to_all_labels(project: Project) -> None:
 
 def test_beliefs_of_somebody_else_have_no_head(project: Project) -> None:
     put_beliefs(project, {})
-    with pytest.raises(ConfigError, match=r"beliefs\.digits: a file holds no linear head; linear_init digits-ridge-0-0 needs kind: fits"):
+    with pytest.raises(
+        ConfigError,
+        match=r"beliefs\.digits: a file holds no linear head; linear_init digits-ridge-0-0 needs kind: fits",
+    ):
         linear_init(project.root, "digits", "ridge", 0, 0)
 
 

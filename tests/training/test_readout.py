@@ -19,6 +19,8 @@ from pipeline.training.run import image_inputs
 from stages.finetune import finetune
 from stages.linear_init import linear_init
 from tests import tiny
+from tests.stages import finished_runs as finished
+from tests.training.test_closed_form import put_beliefs
 from tests.training.test_run import Project
 
 POOLS = ["sqrt", "mean"]
@@ -86,3 +88,80 @@ def test_features_that_cannot_be_fitted_are_named(project: Project, monkeypatch:
     with pytest.raises(ConfigError, match=r"^finetune digits-an-0-0: readout: no feature varies"):
         finetune(project.root, "digits", "an", 0, 0)
     assert not project.folder("finetune", "digits-an-0-0").exists()
+
+
+def cache_places(project: Project) -> None:
+    """Places beside the cache, and beliefs that score by them."""
+    project.put_places(tiny.numbers(36, 8, 2, 2))
+    project.sections |= {
+        "features": {"default": finished.shipped(project.repository)["features"]["default"] | {"places": True}},
+        "beliefs": {"default": {"kind": "fits", "fits": 3, "draw": {"kind": "count"}, "sharpness": 0.4}},
+    }
+    project.write_params()
+
+
+def stored_logits(project: Project, stage: str, method: str) -> dict[str, np.ndarray]:
+    with hdf5.read(project.folder(stage, f"digits-{method}-0-0") / "logits.h5") as file:
+        return {split: file[split][()].astype(np.float64) for split in ("train", "val", "test")}  # pyright: ignore
+
+
+@pytest.mark.parametrize("method", ["an", "full"])
+def test_a_head_on_cached_features_is_mixed_with_the_closed_form(project: Project, method: str) -> None:
+    """The logits are the weighted mean of both, the trained ones on the scale of the others."""
+    project.set("linear_init", select="last", head={"kind": "linear", "scale": "none"})
+    linear_init(project.root, "digits", method, 0, 0)
+    trained = stored_logits(project, "linear_init", method)
+    with hdf5.read(project.cache) as file:
+        features = file["features"][()].astype(np.float64)  # pyright: ignore
+    train, name = project.table.rows("train"), "all" if method == "full" else "single"
+    labels = read_observed(project.labels, project.table, [name])[name][train]
+    if method == "full":
+        fitted = believe(features[train].astype(np.float32), labels, draw=ShareDraw(1e-12))
+        weights, bias = fitted.weights, fitted.bias
+    else:
+        weights, bias = tiny.numbers(3, 8, seed=4).astype(np.float64), np.array([0.1, -0.2, 0.3])
+        put_beliefs(project, {"weights": weights, "bias": bias})
+    project.set("linear_init", readout={"pools": ["mean"], "sharpness": None, "share": 0.25})
+    linear_init(project.root, "digits", method, 0, 0)
+    closed = {split: features[project.table.rows(split)] @ weights.T + bias for split in trained}
+    factor = closed["train"].std() / trained["train"].std()
+    for split, logits in stored_logits(project, "linear_init", method).items():
+        expected = 0.25 * closed[split] + 0.75 * factor * trained[split]
+        np.testing.assert_allclose(logits, expected, rtol=2e-3, atol=2e-3, err_msg=split)
+    metrics = read_json(project.folder("linear_init", f"digits-{method}-0-0") / "metrics.json")
+    assert metrics["before_readout"]["val"] is not None
+
+
+def test_on_images_the_network_keeps_its_share(project: Project) -> None:
+    project.set("linear_init", head={"kind": "places", "sharpness": 0.4}, select="last")
+    project.set("finetune", head={"kind": "places", "sharpness": 0.4})
+    cache_places(project)
+    linear_init(project.root, "digits", "an", 0, 0)
+    heads = []
+    for share in (None, 1.0, 0.25):
+        readout = None if share is None else {"pools": ["mean"], "sharpness": 0.4, "share": share}
+        project.set("finetune", readout=readout)
+        finetune(project.root, "digits", "an", 0, 0)
+        network = restore(project.folder("finetune", "digits-an-0-0") / "weights.pt")
+        heads.append([array.detach().double().numpy() for array in network.head.parameters()])
+    (trained, fitted, mixed), pooled = heads, features_by_hand(project, network)[:, 8:].mean(axis=2)
+    spreads = [np.std(pooled[project.table.rows("train")] @ weights.T + bias) for weights, bias in (trained, fitted)]
+    for before, closed, found in zip(trained, fitted, mixed, strict=True):
+        np.testing.assert_allclose(found, 0.25 * closed + 0.75 * spreads[1] / spreads[0] * before, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("places", [False, True])
+def test_logits_that_left_images_out_are_mixed_too_and_by_places_no_threshold_comes_of_them(
+    project: Project, places: bool
+) -> None:
+    head = {"kind": "places", "sharpness": 0.4} if places else {"kind": "linear", "scale": "none"}
+    if places:
+        cache_places(project)
+    put_beliefs(project, {"weights": tiny.numbers(3, 8, seed=4), "bias": np.zeros(3, np.float32)})
+    readout = {"pools": ["mean"], "sharpness": 0.4 if places else None, "share": 0.5}
+    project.set("linear_init", head=head, select="auto", readout=readout)
+    linear_init(project.root, "digits", "an", 0, 0)
+    folder = project.folder("linear_init", "digits-an-0-0")
+    assert read_json(folder / "metrics.json")["shown_labels"]["images"] == "train"
+    conformal = read_json(folder / "thresholds.json")["images"]["conformal"]
+    assert conformal["train"] == (0 if places else len(project.table.rows("train")))

@@ -716,7 +716,7 @@ def put_beliefs(project: Project, draw: int = 0, **changes: np.ndarray) -> np.nd
     belief = np.maximum(1 / (1 + np.exp(-logits)), project.observed["single"] == 1).astype(np.float32)
     belief[project.observed["single"] < 0] = 0
     shares = belief.mean(axis=0)[:, None] * [1.0, 0.9, 1.1]
-    found = Beliefs(belief, logits.astype(np.float32), float(belief.sum(axis=1).mean()), shares, "count")
+    found = Beliefs(belief, logits.astype(np.float32), float(belief.sum(axis=1).mean()), shares, "count", belief)
     labels = project.labels.parents[1] / f"digits-{draw}" / "observed.h5"
     write_beliefs(beliefs_file(project.root, "digits", draw), found, {}, [labels], {"draw": {"kind": "count"}})
     return belief

@@ -1,0 +1,130 @@
+"""``spml train FOLDER``: from a folder of pictures to a report and a model: init, profile, check, repro, model.
+
+Each step is a verb of its own. A profile that is there is kept, with what was edited in it, and DVC runs what is stale:
+the same command goes on where it stopped.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from pipeline.cli import check, init, profile
+from pipeline.cli.verbs import Failed, Verbs
+from pipeline.core.errors import ConfigError
+from pipeline.core.yaml import parse_yaml
+
+PROJECT = ("dvc.yaml", "params.yaml", ".dvc")
+"""What only the project's folder holds together."""
+
+
+def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
+    """Return the verb's parser, which joins the others."""
+    parser = verbs.add_parser(
+        "train",
+        help="from a folder of your own images to a report and a model, in one command",
+        description="Write a profile for a folder of images (init), put it in force (profile), check all settings and "
+        "lists (check), run what is stale (dvc repro) and bundle the best run (model). After a stop, or an edit of "
+        "profiles/NAME.yaml, the same command goes on from there.",
+    )
+    init.add_options(parser)
+    return parser
+
+
+def run(options: argparse.Namespace) -> Iterator[str]:
+    """Run all steps in the project in the current folder.
+
+    Args:
+        options: What the parser read; those of `spml init`.
+
+    Yields:
+        A line before each step, what the step says, and where report and model lie.
+
+    Raises:
+        Failed: A step found faults, or a stage stopped.
+    """
+    require_project(Path())
+    began = time.monotonic()
+    name = init.name_dataset(options.folder, options.name)
+    file = Path("profiles") / f"{name}.yaml"
+    if file.exists():
+        require_same_folder(file, name, init.find_folder(options.folder).resolve())
+        yield f"[1/5] init: {file} is there and stays as it is; delete it to have it written anew"
+    else:
+        yield f"[1/5] init: write {file}"
+        yield from (line for line in init.run(options) if not line.startswith("next: "))
+    yield f"[2/5] profile: put {name} in force"
+    yield from profile.run(argparse.Namespace(name=name, root=None, force=False))
+    yield "[3/5] check: settings, graph and lists of the data"
+    yield from check.run(argparse.Namespace(remove_leftovers=False, yes=False))
+    yield "[4/5] repro: run what is stale, from pictures to report"
+    repro()
+    report = Path("report/index.html").resolve()
+    bundled = find_spec("pipeline.cli.model") is not None
+    if bundled:
+        from pipeline.cli import model  # pyright: ignore[reportAttributeAccessIssue]
+
+        yield "[5/5] model: bundle the best run"
+        folder = Path("models") / name
+        yield from model.run(argparse.Namespace(run_name=None, to=folder, onnx=False))
+    yield f"report: {report} ({time.monotonic() - began:.0f} s)"
+    if bundled:
+        yield f"model: {folder.resolve()}"
+
+
+def require_project(root: Path) -> None:
+    """Require the project's folder, in which DVC keeps what it makes.
+
+    Args:
+        root: The current folder.
+
+    Raises:
+        ConfigError: It is another one.
+    """
+    if lacking := [name for name in PROJECT if not (root / name).exists()]:
+        raise ConfigError(
+            f"no {lacking[0]} here: `spml train` runs the pipeline of the project's folder; clone the project, go "
+            "there (cd), and name the pictures by their path"
+        )
+
+
+def require_same_folder(file: Path, name: str, folder: Path) -> None:
+    """Require that a profile reads a folder.
+
+    Args:
+        file: The profile.
+        name: Name of the dataset and the profile.
+        folder: Folder of the images.
+
+    Raises:
+        ConfigError: It reads another one, or is no profile of such a dataset.
+    """
+    content = parse_yaml(file.read_text(encoding="utf-8"), str(file))
+    prepare = content.get("prepare") if isinstance(content, dict) else None
+    block = prepare.get(name) if isinstance(prepare, dict) else None
+    root = block.get("root") if isinstance(block, dict) else None
+    if not isinstance(root, str) or Path(root).expanduser().resolve() != folder:
+        raise ConfigError(f"{file} is there and reads {root or 'no folder'}, not {folder}: give another name by --name")
+
+
+def repro() -> None:
+    """Run what is stale, as `make repro` does, and let DVC speak for itself.
+
+    Raises:
+        Failed: A stage stopped.
+    """
+    sys.stdout.flush()  # what was said before comes first, also in a file
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"  # the `python` of the stages
+    environment = {"GOMP_SPINCOUNT": "20000"} | os.environ | {"PATH": path}
+    done = subprocess.run([sys.executable, "-m", "dvc", "repro"], env=environment)
+    if done.returncode:
+        print(
+            f"dvc repro stopped (exit status {done.returncode}); the reason stands above. Once it is mended, the same "
+            "command goes on where it stopped",
+            file=sys.stderr,
+        )
+        raise Failed

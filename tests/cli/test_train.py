@@ -1,0 +1,157 @@
+"""One command from pictures to a report; DVC is played by a function, which the tests of stages run for real."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from PIL import Image
+
+from pipeline.cli import check, profile, train
+from pipeline.cli.main import main
+from pipeline.cli.verbs import Failed
+from tests import copies
+
+
+@pytest.fixture(scope="module")
+def original(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("original")
+    copies.project(repository, root)
+    for split, count in (("cat", 8), ("dog", 8)):
+        for number in range(count):
+            file = root / "pets" / split / f"{number}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (8, 8), (number, count, len(split))).save(file)
+    return root
+
+
+class Done(NamedTuple):
+    """What `subprocess.run` answers."""
+
+    returncode: int
+
+
+class Repro:
+    """What runs in place of `dvc repro`: it counts its calls, and stops where it is told to."""
+
+    def __init__(self) -> None:
+        self.calls, self.stops = 0, False
+
+    def __call__(self) -> None:
+        self.calls += 1
+        if self.stops:
+            raise Failed
+
+
+@pytest.fixture
+def repro(monkeypatch: pytest.MonkeyPatch) -> Repro:
+    played = Repro()
+    monkeypatch.setattr(train, "repro", played)
+    return played
+
+
+@pytest.fixture
+def project(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = tmp_path / "project"
+    subprocess.run(["cp", "-r", str(original), str(root)], check=True)
+    monkeypatch.chdir(root)
+    monkeypatch.setattr(check, "find_problems", lambda root: ([], []))
+    monkeypatch.setattr(train, "find_spec", lambda name: None)
+    return root
+
+
+@pytest.fixture
+def unprofiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Putting a profile in force takes a second, which tests of other steps do without."""
+    monkeypatch.setattr(profile, "run", lambda options: iter([f"profile {options.name}"]))
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return capsys.readouterr().out.splitlines()
+
+
+def test_each_step_is_announced_and_the_report_named(project, repro, unprofiled, capsys) -> None:
+    assert main(["train", "pets"]) == 0
+    lines = said(capsys)
+    steps = [line.split(":")[0] for line in lines if line.startswith("[")]
+    assert steps == ["[1/5] init", "[2/5] profile", "[3/5] check", "[4/5] repro"]
+    assert "16 images; 2 classes: cat (8), dog (8)" in lines
+    assert lines[-1].startswith(f"report: {project / 'report/index.html'} (")
+    assert repro.calls == 1
+
+
+def test_dvc_runs_with_the_python_that_runs_here(monkeypatch, capsys) -> None:
+    said = {}
+    monkeypatch.setattr(
+        train.subprocess, "run", lambda words, env: said.update(words=words, env=env) or Done(said["status"])
+    )
+    said["status"] = 0
+    train.repro()
+    assert said["words"] == [sys.executable, "-m", "dvc", "repro"]
+    assert said["env"]["PATH"].split(":")[0] == str(Path(sys.executable).parent)
+    said["status"] = 3
+    with pytest.raises(Failed):
+        train.repro()
+    assert "dvc repro stopped (exit status 3)" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_same_command_goes_on_and_keeps_an_edited_profile(project, repro, capsys) -> None:
+    repro.stops = True
+    assert main(["train", "pets"]) == 1
+    capsys.readouterr()
+    file = project / "profiles/pets.yaml"
+    edited = file.read_text().replace("values: [3.0e-4, 1.0e-3, 3.0e-3]", "values: [1.0e-3, 3.0e-3]")
+    assert edited != file.read_text()
+    file.write_text(edited)
+    repro.stops = False
+    assert main(["train", "pets"]) == 0
+    assert file.read_text() == edited
+    assert "values: [1.0e-3, 3.0e-3]" in (project / "params.yaml").read_text()
+    assert "[1/5] init: profiles/pets.yaml is there and stays as it is" in said(capsys)[0]
+    assert repro.calls == 2
+
+
+@pytest.mark.slow
+def test_an_edit_of_params_is_not_overwritten(project, repro, capsys) -> None:
+    assert main(["train", "pets"]) == 0
+    params = project / "params.yaml"
+    assert "profile: pets" in params.read_text()
+    params.write_text(edited := params.read_text().replace('bad_images: "stop"', 'bad_images: "drop"'))
+    assert main(["train", "pets"]) == 1
+    assert params.read_text() == edited and repro.calls == 1
+    assert "params.yaml holds edits" in capsys.readouterr().err
+
+
+def test_a_problem_stops_before_anything_runs(project, repro, unprofiled, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(check, "find_problems", lambda root: (["no disk"], []))
+    assert main(["train", "pets"]) == 1
+    assert "error: no disk" in capsys.readouterr().err and repro.calls == 0
+
+
+def test_a_profile_of_another_folder_is_not_taken(project, repro, unprofiled, capsys) -> None:
+    assert main(["train", "pets"]) == 0
+    (project / "other").mkdir()
+    (project / "pets").rename(project / "other/pets")
+    assert main(["train", "other/pets"]) == 1
+    error = capsys.readouterr().err
+    assert f"profiles/pets.yaml is there and reads {project / 'pets'}, not {project / 'other/pets'}" in error
+    assert repro.calls == 1
+
+
+def test_faulty_labels_leave_nothing_behind(project, repro, capsys) -> None:
+    (project / "pets/x.csv").write_text("file,labels\ncat/0.png,cat\nnowhere.png,dog\n")
+    assert main(["train", "pets"]) == 1
+    assert "nowhere.png" in capsys.readouterr().err
+    assert not (project / "profiles/pets.yaml").exists() and repro.calls == 0
+
+
+@pytest.mark.parametrize("lacking", ["dvc.yaml", "params.yaml", ".dvc"])
+def test_outside_the_project_the_remedy_is_named(project, repro, capsys, lacking) -> None:
+    (project / lacking).rename(project / "elsewhere")
+    assert main(["train", "pets"]) == 1
+    assert (
+        f"error: no {lacking} here: `spml train` runs the pipeline of the project's folder" in capsys.readouterr().err
+    )
+    assert repro.calls == 0
