@@ -25,6 +25,7 @@ from pipeline.networks import timm_backbone
 from pipeline.networks.settings import TimmBackbone
 from pipeline.sources import base as sources
 from pipeline.training.settings import BeliefFits
+from pipeline.training.tracking import check_tracking
 
 
 def check(root: Path, params: Params, last: LastRun) -> list[str]:
@@ -53,7 +54,7 @@ def check(root: Path, params: Params, last: LastRun) -> list[str]:
 def check_environment() -> list[str]:
     """Return what is wrong with the settings of the environment, a line each."""
     problems = []
-    for use in (choose_device, resume.check_scratch):
+    for use in (choose_device, resume.check_scratch, check_tracking):
         try:
             use()
         except (ConfigError, FileError) as error:
