@@ -145,8 +145,7 @@ def believe(
     """
     draw = CountDraw() if draw is None else draw
     seen, shown = _seen(features, observed, draw), observed == 1
-    count = None if sampling.groups is None else len(np.unique(sampling.groups[seen]))
-    apart = ONE_BY_ONE._replace(seed=sampling.seed) if count == 1 else sampling  # no fit can do without the one group
+    apart, count = _apart(sampling, seen)
     folds = _folds(seen, apart) if fits > 1 or places or apart.groups is not None else []
     chains = _chains(features, mirrored, observed, seen, folds)
     stands, done = np.ones(len(observed)), list[Fit]()  # labels that a shown one stands for
@@ -175,16 +174,22 @@ def believe(
         heads[0].bias[number] * slope + bias,
         tuple(done),
         *_shares(scores, calibrated, isinstance(draw, CountDraw), sampling, seen),
-        *_rare((observed >= 1).sum(axis=0)),
-        tuple(np.flatnonzero((observed[seen] >= 1).all(axis=0)).tolist()),
+        *_rare(observed, seen),
         count,
     )
 
 
-def _rare(counts: np.ndarray) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the classes that show no positive, and those that show too few."""
-    unseen, seldom = np.flatnonzero(counts == 0), np.flatnonzero((counts > 0) & (counts < LEAST))
-    return tuple(unseen.tolist()), tuple(seldom.tolist())
+def _apart(sampling: Sampling, seen: np.ndarray) -> tuple[Sampling, int | None]:
+    """Return how images are dealt to folds, and the number of groups: no fit can do without the one group there is."""
+    count = None if sampling.groups is None else len(np.unique(sampling.groups[seen]))
+    return (ONE_BY_ONE._replace(seed=sampling.seed) if count == 1 else sampling), count
+
+
+def _rare(observed: np.ndarray, seen: np.ndarray) -> tuple[tuple[int, ...], ...]:
+    """Return the classes that show no positive, those that show too few, and those present in every image."""
+    counts = (observed >= 1).sum(axis=0)
+    kinds = (counts == 0, (counts > 0) & (counts < LEAST), (observed[seen] >= 1).all(axis=0))
+    return tuple(tuple(np.flatnonzero(kind).tolist()) for kind in kinds)
 
 
 def _renew_targets(
