@@ -376,7 +376,7 @@ def format_profile(
         f"  {name}: {{source: timm, model: {MODEL}, weights: package, file: null, mean: {mean}, std: {mean}}}",
         "",
         "features:",
-        f"  {name}: {{{pools}, mirrored: true, batch_size: 32}}",
+        f"  {name}: {{{pools}, mirrored: true, batch_size: 4}}",  # whose activations malloc keeps, on a CPU
         "",
         *(["beliefs:", f"  {name}: {{sharpness: {sharpness}}}", ""] if places else []),
         "linear_init:",

@@ -6,12 +6,40 @@ import os
 import signal
 import sys
 
-from pipeline.cli import check, check_data, init, methods, model, predict, profile, review, scratch, show, train, verify
+from pipeline.cli import (
+    check,
+    check_data,
+    init,
+    methods,
+    metrics,
+    model,
+    predict,
+    profile,
+    review,
+    scratch,
+    show,
+    train,
+    verify,
+)
 from pipeline.cli.verbs import Failed
 from pipeline.core.errors import SpmlError
 from pipeline.core.text import show_text
 
-VERBS = (init, check_data, train, model, predict, show, review, methods, scratch, check, profile, verify)
+VERBS = (
+    init,
+    check_data,
+    train,
+    model,
+    predict,
+    show,
+    review,
+    metrics,
+    methods,
+    scratch,
+    check,
+    profile,
+    verify,
+)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -44,7 +44,10 @@ def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
     parser.add_argument("dataset", nargs="?", help="name of the dataset (default: the one of params.yaml's grid)")
     parser.add_argument("--draw", type=int, default=0, metavar="N", help="number of the label draw (default: 0)")
     parser.add_argument(
-        "--run", metavar="STAGE/RUN", help="go by a run's scores, as finetune/pets-gr-0-0, not by the stage beliefs"
+        "--run",
+        dest="of_run",
+        metavar="STAGE/RUN",
+        help="go by a run's scores, as finetune/pets-gr-0-0, not by the stage beliefs",
     )
     parser.add_argument(
         "--order",
@@ -137,10 +140,10 @@ def _user() -> str:
 def _choose(root: Path, dataset: str, table: Table, answers: Answers, options: argparse.Namespace) -> list[Question]:
     """Return the questions that nobody has answered."""
     observed = read_observed(observed_file(root, dataset, options.draw), table, ["single"])["single"]
-    if options.run is None:
+    if options.of_run is None:
         belief = read_beliefs(beliefs_file(root, dataset, options.draw), table).belief
     else:
-        belief = believe_run(root / "runs" / options.run, table, observed)
+        belief = believe_run(root / "runs" / options.of_run, table, observed)
     splits = ("train", "val") if options.val else ("train",)
     asked = (options.order, options.count, splits)
     return choose_questions(table, belief, observed, asked, {(answer.path, answer.label) for answer in answers.read()})

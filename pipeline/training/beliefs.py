@@ -77,6 +77,7 @@ class Beliefs:
         shares: C shares of images in which a class is present.
         unseen: Classes that show no positive: their head is 0 but for the bias, their share is a guess.
         seldom: Further classes that show fewer positives than a criterion counts and a slope is fitted to.
+        everywhere: Classes that every fitted image is known to have: their share is 1, whatever the images show.
         groups: Groups of the fitted images; None where the data name none.
     """
 
@@ -89,6 +90,7 @@ class Beliefs:
     shares: tuple[Estimate, ...]
     unseen: tuple[int, ...]
     seldom: tuple[int, ...]
+    everywhere: tuple[int, ...]
     groups: int | None
 
 
@@ -174,6 +176,7 @@ def believe(
         tuple(done),
         *_shares(scores, calibrated, isinstance(draw, CountDraw), sampling, seen),
         *_rare((observed >= 1).sum(axis=0)),
+        tuple(np.flatnonzero((observed[seen] >= 1).all(axis=0)).tolist()),
         count,
     )
 
