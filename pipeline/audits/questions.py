@@ -1,14 +1,19 @@
 """Which unknown labels to ask a person about first.
 
 Order `gain`: expected gain of an answer. A belief p about a cell is wrong by (1 - p)^2 with chance p and by p^2 with
-chance 1 - p, p (1 - p) in the mean; an answer takes that away. Classes count alike in mAP, and an error weighs as much
-as the positives of its class are few:
+chance 1 - p, p (1 - p) in the mean, which an answer takes away. It counts by the chance p that it finds a label: one
+more absence, among many, teaches little. Classes count alike in mAP, where an error weighs as much as the positives of
+its class are few:
 
-    gain[i, c] = p[i, c] (1 - p[i, c]) / (1 + sum over images j of p[j, c])
+    gain[i, c] = p[i, c] * p[i, c] (1 - p[i, c]) / (1 + sum over images j of p[j, c])
+
+It is largest at p = 2/3. Where thousands of images are as unsure, all questions would be of the rarest class: so the
+m-th best cell of a class counts by 1 / m, as seats are dealt by D'Hondt's rule, and classes get questions in proportion
+to their gains. All factors were chosen on digits and photographs (docs/review.md).
 
 Order `score` asks about the likeliest cells first, whose answers are mostly known before; `random` about any.
-Source: ours. The first factor is uncertainty sampling by expected squared error (Roy, McCallum, "Toward Optimal Active
-Learning through Sampling Estimation of Error Reduction", ICML 2001), without the effect on other cells.
+Source: ours. p (1 - p) is uncertainty sampling by expected squared error, as in Roy, McCallum, "Toward Optimal Active
+Learning through Sampling Estimation of Error Reduction", ICML 2001, without the effect on other cells.
 """
 
 from typing import Literal, TypeAlias
@@ -29,7 +34,7 @@ def expected_gain(belief: np.ndarray) -> np.ndarray:
         (N, C) float64, at least 0; 0 where the belief is certain.
     """
     chances = belief.astype(np.float64)
-    return chances * (1 - chances) / (1 + chances.sum(axis=0))
+    return chances**2 * (1 - chances) / (1 + chances.sum(axis=0))
 
 
 def rank_cells(
@@ -56,11 +61,24 @@ def rank_cells(
         raise ValueError("a belief is outside [0, 1]")
     if order not in ORDERS:
         raise ValueError(f"order {order!r} is none of {', '.join(ORDERS)}")
-    keys = {"gain": expected_gain, "score": np.asarray, "random": lambda chances: generator.random(chances.shape)}
-    cells = np.flatnonzero(observed == 0)
-    values = keys[order](belief).ravel()[cells]
+    unknown = observed == 0
+    keys = {
+        "gain": lambda: _deal(np.where(unknown, expected_gain(belief), 0)),
+        "score": lambda: belief,
+        "random": lambda: generator.random(belief.shape),
+    }
+    cells = np.flatnonzero(unknown)
+    values = keys[order]().ravel()[cells]
     if len(cells) > count:
         least = np.partition(values, len(values) - count)[len(values) - count] if count else np.inf
         cells, values = cells[values >= least], values[values >= least]
     cells = cells[np.argsort(-values, kind="stable")][:count]
     return [divmod(int(cell), belief.shape[1]) for cell in cells]
+
+
+def _deal(gain: np.ndarray) -> np.ndarray:
+    """Return (N, C) gains, the m-th largest of each class divided by m; of equal ones the first row comes first."""
+    order = np.argsort(-gain, axis=0, kind="stable")
+    dealt = np.empty_like(gain)
+    np.put_along_axis(dealt, order, np.take_along_axis(gain, order, 0) / np.arange(1, len(gain) + 1)[:, None], 0)
+    return dealt

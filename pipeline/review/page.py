@@ -23,8 +23,8 @@ TEMPLATES = Path(__file__).parent / "templates"
 THUMBNAIL, LARGE = 360, 2048
 """Longest side in pixels, of a picture on the page and of one that is looked at alone."""
 ORDERS = {
-    "gain": "Labels come first whose answers are expected to teach most: those that the model is least sure of, and of "
-    "classes that few pictures show.",
+    "gain": "Labels come first whose answers are expected to teach most: likely there but not sure, and of classes "
+    "that few pictures show.",
     "score": "Labels come first that the model takes to be present.",
     "random": "Labels were picked at random.",
 }

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from pipeline.audits import questions
 from pipeline.audits.questions import ORDERS, expected_gain, rank_cells
 
 
@@ -14,13 +15,12 @@ def cells() -> tuple[np.ndarray, np.ndarray]:
     return np.where(observed == 0, belief, (observed > 0).astype(np.float32)), observed
 
 
-def test_gain_is_the_squared_error_that_an_answer_takes_away(cells):
+def test_gain_is_error_that_an_answer_takes_away_by_the_chance_of_a_label(cells):
     """Drawn: labels by their beliefs, and their mean error, as a share of one more than the class's positives."""
     belief, _ = cells
-    generator = np.random.default_rng(1)
-    labels = generator.random((4000, *belief.shape)) < belief
-    error = ((labels - belief) ** 2).mean(axis=0)
-    expected = error / (1 + labels.sum(axis=1).mean(axis=0))
+    labels = np.random.default_rng(1).random((4000, *belief.shape)) < belief
+    error, found = ((labels - belief) ** 2).mean(axis=0), labels.mean(axis=0)
+    expected = error * found / (1 + labels.sum(axis=1).mean(axis=0))
     assert np.allclose(expected_gain(belief), expected, atol=4e-4)
 
 
@@ -28,18 +28,33 @@ def test_sure_beliefs_gain_nothing_and_rare_classes_most():
     belief = np.array([[0.0, 1.0, 0.5, 0.5], [0.0, 1.0, 1.0, 0.0]])
     gain = expected_gain(belief)
     assert (gain[:, :2] == 0).all() and gain[0, 3] > gain[0, 2] > 0
-    assert gain[0, 3] == 0.25 / 1.5
+    assert gain[0, 3] == 0.125 / 1.5
+    alone = [expected_gain(np.array([[chance]]))[0, 0] * (1 + chance) for chance in np.linspace(0, 1, 301)]
+    assert np.argmax(alone) == 200  # of beliefs alone two thirds
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_unknown_cells_are_ranked_as_by_a_loop(order, cells):
     belief, observed = cells
     draw = np.random.default_rng(5).random(belief.shape)
-    key = {"gain": expected_gain(belief), "score": belief, "random": draw}[order]
     unknown = [(row, column) for row, column in np.ndindex(belief.shape) if observed[row, column] == 0]
+    gain, dealt = expected_gain(belief), np.zeros(belief.shape)
+    for own in range(belief.shape[1]):
+        ranked = sorted((-gain[row, column], row) for row, column in unknown if column == own)
+        for place, (value, row) in enumerate(ranked, start=1):
+            dealt[row, own] = -value / place
+    key = {"gain": dealt, "score": belief, "random": draw}[order]
     expected = sorted(unknown, key=lambda cell: -key[cell])
     for count in (0, 1, 7, len(unknown), 1000):
         assert rank_cells(belief, observed, order, count, np.random.default_rng(5)) == expected[:count]
+
+
+def test_classes_get_questions_in_proportion_to_their_gains():
+    """The seats of D'Hondt's textbook example, of 8: parties of 100, 80, 30 and 20 thousand votes get 4, 3, 1 and 0."""
+    votes = np.array([100, 80, 30, 20])
+    dealt = questions._deal(np.repeat(votes[None] * 1.0, 9, axis=0))
+    seats = np.argsort(-dealt.ravel(), kind="stable")[:8] % 4
+    assert np.bincount(seats, minlength=4).tolist() == [4, 3, 1, 0]
 
 
 def test_equal_cells_come_in_their_order():

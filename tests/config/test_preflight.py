@@ -761,6 +761,17 @@ def test_a_table_of_beliefs_of_drawn_pictures_is_read_too(project: Project) -> N
     assert problem.startswith("beliefs.digits.file: theirs.csv: its header lacks digit_0")
 
 
+def test_corrections_of_drawn_pictures_are_read_too(project: Project) -> None:
+    """Before DVC deletes what prepare has to make anew."""
+    file = project.root / "corrections" / "digits.csv"
+    file.parent.mkdir()
+    file.write_text("path,class,value\nno.png,digit_0,present\n")
+    (problem,) = project.data_problems()
+    assert problem.startswith("prepare.digits: corrections/digits.csv: images are not in the dataset")
+    file.write_text("path,class,value\n")
+    assert project.data_problems() == []
+
+
 def test_logits_of_the_parts_that_auto_compares_fit_the_budget(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
