@@ -6,12 +6,25 @@ import os
 import signal
 import sys
 
-from pipeline.cli import check, check_data, init, methods, model, predict, profile, scratch, show, train, verify
+from pipeline.cli import (
+    backbones,
+    check,
+    check_data,
+    init,
+    methods,
+    model,
+    predict,
+    profile,
+    scratch,
+    show,
+    train,
+    verify,
+)
 from pipeline.cli.verbs import Failed
 from pipeline.core.errors import SpmlError
 from pipeline.core.text import show_text
 
-VERBS = (train, init, check_data, model, predict, show, methods, scratch, check, profile, verify)
+VERBS = (train, init, check_data, model, predict, show, methods, backbones, scratch, check, profile, verify)
 
 
 def parser() -> argparse.ArgumentParser:
