@@ -1,8 +1,8 @@
 """What choosing the epoch of fine-tuned runs without truth costs: ``python -m benchmarks.epochs DATASET``.
 
-Of each run of finetune that stored its validation logits by epoch, but for oracles, at the rate that it took: val mAP by
-full labels of the best epoch less that of the epoch which each criterion takes, mean over runs and worst. Prints a line
-a criterion. It needs the outputs of simulate, beliefs and finetune of a dataset whose val is labelled in full.
+Of each run of finetune that stored its validation logits by epoch, but for oracles, at the rate that it took: val mAP
+by full labels of the best epoch less that of the epoch which each criterion takes, mean over runs and worst. Prints a
+line a criterion. It needs the outputs of simulate, beliefs and finetune of a dataset whose val is labelled in full.
 """
 
 import argparse
