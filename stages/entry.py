@@ -50,8 +50,6 @@ def _has_dvc_above(process: int, processes: Path = Path("/proc")) -> bool:
 main = sys.modules["__main__"].__spec__  # None of a script or an interpreter
 if main is not None and main.name.startswith("stages."):
     die_with_parent()
-    # torch reads it at its first tensor: activations come and go with each batch, which costs faults by the page
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 
 def run(stage: Callable[..., None], argv: list[str] | None = None) -> None:

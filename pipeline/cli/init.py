@@ -349,8 +349,6 @@ def format_profile(
     _check_name(name, used)
     methods, protocol = (FULL, "seeded") if table.exhaustive else (PARTIAL, "given")
     mean, select = "[0.5, 0.5, 0.5]", "clean" if table.measurable("val") else "auto"
-    head, sharpness = "{kind: places, sharpness: 0.2}" if places else "{kind: linear, scale: none}", 0.2
-    pools = f"dtype: float16, pools: [sqrt], places: {'true' if places else 'false'}"
     lines = [
         f"# Images of {name}, {SIZE} px, the packaged ImageNet weights, linear heads. Start from `ridge`: of the heads",
         "# that see no truth it was the best on digits and on photographs, and it has neither rate nor epochs:",
@@ -375,8 +373,21 @@ def format_profile(
         "backbone:",
         f"  {name}: {{source: timm, model: {MODEL}, weights: package, file: null, mean: {mean}, std: {mean}}}",
         "",
+        *_format_training(name, select, places),
+        "variants:",
+        "  lac: {}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _format_training(name: str, select: str, places: bool) -> list[str]:
+    """Return the lines of a profile's blocks from features to finetune."""
+    head, sharpness = ("{kind: places, sharpness: 0.2}", "0.2") if places else ("{kind: linear, scale: none}", "null")
+    pools = f"dtype: float16, pools: [sqrt], places: {'true' if places else 'false'}"
+    return [
         "features:",
-        f"  {name}: {{{pools}, mirrored: true, batch_size: 32}}",
+        f"  {name}: {{{pools}, mirrored: true, batch_size: 4}}",  # whose activations malloc keeps, on a CPU
         "",
         *(["beliefs:", f"  {name}: {{sharpness: {sharpness}}}", ""] if places else []),
         "linear_init:",
@@ -385,13 +396,9 @@ def format_profile(
         "",
         "finetune:",
         f"  {name}: {{head: {head}, schedule: falling, select: last, flip: true, "
-        f"readout: {{pools: [sqrt], sharpness: {sharpness if places else 'null'}, share: 0.5}}}}",
-        "",
-        "variants:",
-        "  lac: {}",
+        f"readout: {{pools: [sqrt], sharpness: {sharpness}, share: 0.5}}}}",
         "",
     ]
-    return "\n".join(lines)
 
 
 def _mapping(block: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import signal
 import sys
 
 from pipeline.cli import (
+    backbones,
     check,
     check_data,
     init,
@@ -26,15 +27,16 @@ from pipeline.core.errors import SpmlError
 from pipeline.core.text import show_text
 
 VERBS = (
+    train,
     init,
     check_data,
-    train,
     model,
     predict,
     show,
     review,
     metrics,
     methods,
+    backbones,
     scratch,
     check,
     profile,

@@ -10,10 +10,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
-from pipeline.cli import check, init, profile
+from pipeline.cli import check, init, model, profile
 from pipeline.cli.verbs import Failed, Verbs
 from pipeline.core.errors import ConfigError
 from pipeline.core.yaml import parse_yaml
@@ -64,16 +63,11 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     yield "[4/5] repro: run what is stale, from pictures to report"
     repro()
     report = Path("report/index.html").resolve()
-    bundled = find_spec("pipeline.cli.model") is not None
-    if bundled:
-        from pipeline.cli import model  # pyright: ignore[reportAttributeAccessIssue]
-
-        yield "[5/5] model: bundle the best run"
-        folder = Path("models") / name
-        yield from model.run(argparse.Namespace(run_name=None, to=folder, onnx=False))
+    yield "[5/5] model: bundle the best run"
+    folder = model.MODELS / name
+    yield from model.run(argparse.Namespace(run_name=None, to=folder, onnx=False))
     yield f"report: {report} ({time.monotonic() - began:.0f} s)"
-    if bundled:
-        yield f"model: {folder.resolve()}"
+    yield f"model: {folder.resolve()}"
 
 
 def require_project(root: Path) -> None:

@@ -32,6 +32,7 @@ from pipeline.networks.settings import TimmBackbone
 from pipeline.sources import base as sources
 from pipeline.training.features import PLACES_FILE, raise_if_one_place
 from pipeline.training.settings import BeliefFits
+from pipeline.training.tracking import check_tracking
 
 
 def check(root: Path, params: Params, last: LastRun, tell: Callable[[str], None] = lambda _: None) -> list[str]:
@@ -61,7 +62,7 @@ def check(root: Path, params: Params, last: LastRun, tell: Callable[[str], None]
 def check_environment() -> list[str]:
     """Return what is wrong with the settings of the environment, a line each."""
     problems = []
-    for use in (choose_device, resume.check_scratch):
+    for use in (choose_device, resume.check_scratch, check_tracking):
         try:
             use()
         except (ConfigError, FileError) as error:

@@ -8,10 +8,11 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
 
 from pipeline.core import files
-from pipeline.core.errors import ConfigError
+from pipeline.core.errors import ConfigError, FileError
 from pipeline.networks import settings, timm_backbone
 from pipeline.networks.small import SmallBackbone
 from pipeline.networks.timm_backbone import TimmBackbone
@@ -88,7 +89,8 @@ def pretrained(architecture: dict[str, Any], weights: str, file: str | None) -> 
     Args:
         architecture: What `timm_backbone.describe` returns.
         weights: "hub" (downloaded by timm), "file" or "package".
-        file: The state dict's path, with timm's or torchvision's names (``weights="file"``).
+        file: Path of the state dict, of torch or of safetensors, with timm's or torchvision's names
+            (``weights="file"``).
 
     Returns:
         The backbone, and the SHA-256 of its weights' values.
@@ -105,12 +107,26 @@ def pretrained(architecture: dict[str, Any], weights: str, file: str | None) -> 
     elif weights == "package":
         source = packaged_lite0()
     else:
-        source = files.load_torch(str(file))
+        source = _from_file(str(file))
     source = {name.removeprefix("module."): value for name, value in source.get("state_dict", source).items()}
     if weights == "file" and "img_size" in architecture["options"]:
         source = _resized(architecture, source)
     module.model.load_state_dict(_fitted(module.model.state_dict(), source, file or weights))
     return module, digest(module.state_dict())
+
+
+def _from_file(path: str) -> dict[str, Any]:
+    """Return the state dict in a file of torch, or of safetensors, as the hub gives it.
+
+    Raises:
+        FileError: The file is absent or damaged.
+    """
+    if not path.lower().endswith(".safetensors"):
+        return files.load_torch(path)
+    try:
+        return safetensors.torch.load(files.read_bytes(path))
+    except safetensors.SafetensorError as error:
+        raise FileError(f"{path}: not a file of safetensors ({error})") from error
 
 
 def _from_hub(architecture: dict[str, Any]) -> dict[str, Any]:

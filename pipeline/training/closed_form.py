@@ -16,6 +16,7 @@ from pipeline.training.loop import History
 from pipeline.training.readout import closed_form, put_head
 from pipeline.training.run import SPLITS, Run, Start
 from pipeline.training.store import Result, Trained, store_run
+from pipeline.training.tracking import Tracker
 
 
 def fit_closed_form(run: Run, start: Start, cache: Cache) -> None:
@@ -54,7 +55,9 @@ def fit_closed_form(run: Run, start: Start, cache: Cache) -> None:
     }
     reads = [*start.reads, run.table_file, *([run.beliefs_file] if run.reads_beliefs() else [])]
     trained = Trained(network, method.eval(), history)
-    store_run(run, Result(trained, None, [trial], logits, train_labels, reads, left_out=fitted.left_out))
+    with Tracker(run) as tracker:
+        store_run(run, Result(trained, None, [trial], logits, train_labels, reads, left_out=fitted.left_out))
+        tracker.finish()
 
 
 def _history(

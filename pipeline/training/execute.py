@@ -18,6 +18,7 @@ from pipeline.training.readout import read_out, read_out_cached
 from pipeline.training.run import SPLITS, Run, Start
 from pipeline.training.search import fixed_setting
 from pipeline.training.store import Result, store_run
+from pipeline.training.tracking import Tracker
 from pipeline.training.trials import Trials, make_network, run_settings
 
 
@@ -31,7 +32,7 @@ def execute(run: Run, start: Start) -> None:
     Raises:
         FileError: The observed labels or the beliefs are not those of the table.
         TrainingError: A loss is not finite, at every rate where a grid is searched.
-        ConfigError: The environment asks for a device that is absent.
+        ConfigError: The environment asks for a device, or for a tracker, that is absent.
     """  # noqa: DOC502  raised by the functions below
     choose_device()  # first, so that a wrong name of one costs no reading
     labels = base.load(run.method).labels
@@ -50,7 +51,7 @@ def execute(run: Run, start: Start) -> None:
     groups = run.table.group_numbers("train")
     data = Data(inputs["train"], torch.from_numpy(train_labels), inputs["val"], score, is_better, groups)
 
-    with closing(Trials(run, start, problem, data)) as trials:
+    with Tracker(run) as tracker, closing(Trials(run, start, problem, data, tracker)) as trials:
         if judges and start.cache:
             taken = choice.choose_out_of_fold(run, trials, judges["train"])
         else:
@@ -68,6 +69,7 @@ def execute(run: Run, start: Start) -> None:
         found = (taken.setting, taken.rows, logits, train_labels, trials.reads, taken.comparison, left_out)
         store_run(run, Result(trained, *found, before))
         trials.delete_resume_points()
+        tracker.finish()
 
 
 def _read_out(

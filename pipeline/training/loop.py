@@ -62,6 +62,8 @@ class Plan:
     device: torch.device
     keep: int | None = None
     """Epoch that is taken whatever the scores; None: as ``select`` says."""
+    record: Callable[[dict[str, Any]], None] | None = None
+    """Is told each epoch's row, those of a resume point too; nothing depends on it."""
 
 
 @dataclass
@@ -348,6 +350,7 @@ class Trainer:
         """Add the epoch's row to the history, and its weights where it is the one to take so far."""
         history, plan = self.history, self.plan
         history.rows.append(row)
+        self._record(row)
         score = row["score"] if row["weights"] == "raw" else row["score_average"]
         if self._is_taken(score):
             history.epoch, history.best = row["epoch"], score
@@ -355,6 +358,11 @@ class Trainer:
         if self.pace.is_due():
             found = f"  val {score:.2f}" if self.data.score else ""
             tqdm.write(f"{plan.name}  epoch {row['epoch']}/{plan.epochs}  loss {row['loss']:.4f}{found}")
+
+    def _record(self, row: dict[str, Any]) -> None:
+        """Tell an epoch's row to who asked for it."""
+        if self.plan.record is not None:
+            self.plan.record(row)
 
     def _is_taken(self, score: float) -> bool:
         """Return whether the latest epoch is the one to take so far: the best, or the last where none is better."""
@@ -397,6 +405,8 @@ class Trainer:
             self.history = History(**saved["history"])
             if self.average:
                 self.average.steps = len(self.history.rows) * self.steps
+            for row in self.history.rows:
+                self._record(row)
         if "disk" in self.method.needs and not self._has_ended():
             self.method.open_disk(self.checkpoint.folder)
 

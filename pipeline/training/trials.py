@@ -20,6 +20,7 @@ from pipeline.training.run import Run, Start
 from pipeline.training.search import Setting, name_setting
 from pipeline.training.settings import Training
 from pipeline.training.store import Trained
+from pipeline.training.tracking import Tracker
 
 
 class Trials:
@@ -32,10 +33,11 @@ class Trials:
         start: What its stage gives.
         problem: What the method may know before training.
         data: Images and labels.
+        tracker: Follows the epochs of trials on all training images.
     """
 
-    def __init__(self, run: Run, start: Start, problem: Problem, data: Data) -> None:
-        self.run, self.start, self.problem, self.data = run, start, problem, data
+    def __init__(self, run: Run, start: Start, problem: Problem, data: Data, tracker: Tracker) -> None:
+        self.run, self.start, self.problem, self.data, self.tracker = run, start, problem, data, tracker
         self.settings = run_settings(run, start)
         self.reads = [*start.reads, run.table_file, *([start.inherited] if start.inherited else [])]
         self.reads += [run.beliefs_file] if run.reads_beliefs() else []
@@ -59,8 +61,9 @@ class Trials:
             TrainingError: Training diverged, and no other setting is tried.
         """
         run, settings = self.run, self.settings.at(*setting.company)
-        name, last = f"{run.name} lr {name_setting(setting, self.settings)}", epochs or settings.epochs
-        plan = Plan(name, settings, setting.rate, last, run.seed, choose_device(), keep)
+        trial, last = f"lr {name_setting(setting, self.settings)}", epochs or settings.epochs
+        record = self.tracker.follow(trial if self.settings.learning_rate == "grid" else "")
+        plan = Plan(f"{run.name} {trial}", settings, setting.rate, last, run.seed, choose_device(), keep, record)
         trained, error = self._fit(plan, self.problem, self.data, f"{_key(setting)}-{epochs}")
         if error is not None and settings.learning_rate != "grid":
             raise error

@@ -20,6 +20,7 @@ from pipeline.config.graph import LastRun
 from pipeline.core.errors import ConfigError, SourceError
 from pipeline.labels.table import Table
 from pipeline.networks import timm_backbone
+from tests.trees import write_files
 
 NAMES = [f"{number}.jpg" for number in range(12)]
 
@@ -36,9 +37,7 @@ def project(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def pictures(folder: Path, names: list[str]) -> Path:
-    for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(b"picture")
+    write_files(folder, *names, content=b"picture")
     return folder
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 from PIL import Image
 
-from pipeline.cli import check, profile, train
+from pipeline.cli import check, model, profile, train
 from pipeline.cli.main import main
 from pipeline.cli.verbs import Failed
 from tests import copies
@@ -57,7 +57,7 @@ def project(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     subprocess.run(["cp", "-r", str(original), str(root)], check=True)
     monkeypatch.chdir(root)
     monkeypatch.setattr(check, "find_problems", lambda root: ([], []))
-    monkeypatch.setattr(train, "find_spec", lambda name: None)
+    monkeypatch.setattr(model, "run", lambda options: iter([f"bundle in {options.to}"]))
     return root
 
 
@@ -75,9 +75,11 @@ def test_each_step_is_announced_and_the_report_named(project, repro, unprofiled,
     assert main(["train", "pets"]) == 0
     lines = said(capsys)
     steps = [line.split(":")[0] for line in lines if line.startswith("[")]
-    assert steps == ["[1/5] init", "[2/5] profile", "[3/5] check", "[4/5] repro"]
+    assert steps == ["[1/5] init", "[2/5] profile", "[3/5] check", "[4/5] repro", "[5/5] model"]
     assert "16 images; 2 classes: cat (8), dog (8)" in lines
-    assert lines[-1].startswith(f"report: {project / 'report/index.html'} (")
+    assert lines[-3] == "bundle in models/pets"
+    assert lines[-2].startswith(f"report: {project / 'report/index.html'} (")
+    assert lines[-1] == f"model: {project / 'models/pets'}"
     assert repro.calls == 1
 
 

@@ -29,6 +29,7 @@ from pipeline.sources import cub, voc
 from pipeline.training.settings import Training
 from tests import tiny
 from tests.sources import test_coco, test_cub, test_nus
+from tests.trees import PICTURES
 
 
 @pytest.fixture(scope="session")
@@ -458,11 +459,7 @@ VOC = {
     "difficult": "negative",
     "classes": None,
     "size": 48,
-    "bad_images": "stop",
-    "links": "inside",
-    "max_pixels": 10**8,
-    "parents": {},
-    "exclusive": [],
+    **PICTURES,
 }
 VOC |= {"val_fraction": 0.2, "split_seed": 1200}
 
@@ -601,11 +598,7 @@ def test_labels_that_are_not_exhaustive_ask_for_settings_of_their_own(project: P
         "source": "folder",
         "root": "raw",
         "size": 48,
-        "bad_images": "stop",
-        "links": "inside",
-        "max_pixels": 10**8,
-        "parents": {},
-        "exclusive": [],
+        **PICTURES,
         "classes": None,
         "split_seed": 0,
         "unlabelled": None,
@@ -693,11 +686,7 @@ def test_rows_that_simulate_or_training_would_refuse_are_named_first(project: Pr
         "root": "raw",
         "least_certainty": 1,
         "size": 48,
-        "bad_images": "stop",
-        "links": "inside",
-        "max_pixels": 10**8,
-        "parents": {},
-        "exclusive": [],
+        **PICTURES,
     }
     project.edit({"prepare/digits": block | {"val_fraction": 0.2, "split_seed": 1200}})
     bare = "prepare.digits: no val image has a positive label, so no epoch can be chosen by it"

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.torch
 import timm
 import torch
 import torchvision
@@ -131,6 +132,19 @@ def test_a_torchvision_file_fits_timms_resnet(tmp_path: Path, resnet: Any, shape
     made, _ = backbone.pretrained(describe("resnet18", 64), "file", str(tmp_path / "resnet18.pt"))
     torch.testing.assert_close(pooled(made), features(resnet))
     assert made.width == 512
+
+
+def test_a_file_of_safetensors_fits_and_a_damaged_one_is_named(tmp_path: Path, resnet: Any) -> None:
+    path = tmp_path / "resnet18.safetensors"
+    path.write_bytes(safetensors.torch.save(resnet.state_dict()))
+    made, of_safetensors = backbone.pretrained(describe("resnet18", 64), "file", str(path))
+    torch.testing.assert_close(pooled(made), features(resnet))
+    files.write_torch(tmp_path / "resnet18.pt", resnet.state_dict())
+    assert backbone.pretrained(describe("resnet18", 64), "file", str(tmp_path / "resnet18.pt"))[1] == of_safetensors
+    path.write_bytes(path.read_bytes()[:-1])
+    for absent in (path, tmp_path / "gone.safetensors"):
+        with pytest.raises(FileError, match=absent.name):
+            backbone.pretrained(describe("resnet18", 64), "file", str(absent))
 
 
 def test_a_file_without_counters_of_batches_fits(tmp_path: Path, resnet: Any) -> None:

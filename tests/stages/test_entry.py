@@ -213,25 +213,6 @@ def test_a_stage_of_a_dvc_that_has_ended_does_not_begin(monkeypatch: pytest.Monk
         entry.die_with_parent()
 
 
-@pytest.mark.parametrize(
-    ("given", "module", "wanted"), [(None, "stages.x", "1"), ("0", "stages.x", "0"), (None, "a", "")]
-)
-def test_stages_ask_torch_for_large_pages_before_it_loads(
-    given: str | None, module: str, wanted: str, repository: Path
-) -> None:
-    lines = (
-        "import importlib.machinery, os, sys",
-        f"sys.modules['__main__'].__spec__ = importlib.machinery.ModuleSpec({module!r}, None)",
-        "from stages import entry",
-        "print(os.environ.get('THP_MEM_ALLOC_ENABLE', ''), 'torch' in sys.modules)",
-    )
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("THP_", "DVC_"))}
-    environment |= {"PYTHONPATH": str(repository)} | ({} if given is None else {"THP_MEM_ALLOC_ENABLE": given})
-    words = [sys.executable, "-c", "\n".join(lines)]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == f"{wanted} False\n"
-
-
 def test_a_stage_is_tied_to_its_parent_before_it_loads_anything(repository: Path) -> None:
     stages = sorted((repository / "stages").glob("*.py"))
     for file in stages:

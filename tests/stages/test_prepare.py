@@ -20,6 +20,7 @@ from stages import prepare as stage
 from stages.prepare import prepare
 from stages.simulate import simulate
 from tests.stages import finished_runs
+from tests.trees import PICTURES
 
 VOC = {
     "source": "voc",
@@ -28,11 +29,7 @@ VOC = {
     "difficult": "negative",
     "classes": None,
     "size": 8,
-    "bad_images": "stop",
-    "links": "inside",
-    "max_pixels": 10**8,
-    "parents": {},
-    "exclusive": [],
+    **PICTURES,
     "val_fraction": 0.2,
     "split_seed": 1200,
 }
