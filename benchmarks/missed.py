@@ -1,11 +1,11 @@
 """How many of the labels named as missed are: ``python -m benchmarks.missed DATASET [DRAW ...]``.
 
 The unknown labels of the training images, ranked by what each of five says of them: the stage beliefs, as in
-hidden.tsv; its beliefs alone; a head of `em` whose rate and epoch val chose by full labels, on the images that trained it; and, with
-all labels, `full` at the rate and epoch of val and the closed form, each by heads that did not see the image. Counted
-is how many of the first AT are present. benchmarks/missed.tsv keeps the rows of all datasets and draws. It needs
-params.yaml of a profile of the dataset and the outputs of prepare and features; labels are drawn here as `simulate`
-draws them.
+hidden.tsv; its beliefs alone; a head of `em` whose rate and epoch val chose by full labels, on the images that trained
+it; and, with all labels, `full` at the rate and epoch of val and the closed form, each by heads that did not see the
+image. Counted is how many of the first AT are present. benchmarks/missed.tsv keeps the rows of all datasets and draws.
+It needs params.yaml of a profile of the dataset and the outputs of prepare and features; labels are drawn here as
+`simulate` draws them.
 """
 
 import argparse

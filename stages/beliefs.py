@@ -12,15 +12,13 @@ from pathlib import Path
 
 from pipeline.config.params import read_params
 from pipeline.core import files
-from pipeline.core.errors import ConfigError
 from pipeline.core.manifest import write_manifest
 from pipeline.core.summary import write_summary
 from pipeline.labels.beliefs import beliefs_file, rank_hidden, write_beliefs
 from pipeline.labels.observed import observed_file, read_shown
 from pipeline.labels.table import SPLITS, read_table
 from pipeline.training.features import read_features
-from pipeline.training.settings import GivenBeliefs
-from pipeline.training.stored_beliefs import fit_beliefs, take_given
+from pipeline.training.stored_beliefs import Labels, make_beliefs
 
 HIDDEN = 1000
 """Rows of hidden.tsv at most."""
@@ -47,13 +45,7 @@ def beliefs(root: Path, dataset: str, draw: int) -> None:
     observed = read_shown(labels_file, table)
     cache = root / "data" / "features" / dataset / "features.h5"
     stored = read_features(cache, table, settings.kind == "fits" and settings.sharpness is not None)
-    if isinstance(settings, GivenBeliefs):
-        found = take_given(root, settings, table, observed)
-    else:
-        try:
-            found = fit_beliefs(settings, stored, table, observed, draw)
-        except ValueError as error:
-            raise ConfigError(f"beliefs.{dataset}: {error}") from error
+    found = make_beliefs(root, dataset, settings, stored, Labels(table, observed, draw))
     output, reads = beliefs_file(root, dataset, draw), [*stored.reads, table_file, labels_file]
     belief = found.beliefs.belief
     write_beliefs(output, found.beliefs, found.head, reads, settings.model_dump())

@@ -1,6 +1,7 @@
 """Bring a raw dataset into the project's one form: ``python -m stages.prepare DATASET``.
 
-Reads what ``prepare.<dataset>`` in params.yaml names; writes data/prepare/<dataset>/: table.h5 (paths, class names,
+Reads what ``prepare.<dataset>`` in params.yaml names, and people's answers about labels in
+corrections/<dataset>.csv, where there is such a file; writes data/prepare/<dataset>/: table.h5 (paths, class names,
 truth, splits), images.h5 (packed pixels), report.json (what was read, skipped and why, counts) and summary.md. Nothing
 is written before everything was read and is valid.
 """

@@ -16,18 +16,21 @@ from pipeline.config.params import EstimatedDensity, KnownDensity, Params, read_
 from pipeline.config.plan import check_search, plan_search
 from pipeline.core import files
 from pipeline.core.device import choose_device
-from pipeline.core.errors import ConfigError
 from pipeline.core.manifest import write_manifest
 from pipeline.core.strict import merge
 from pipeline.core.summary import write_summary
-from pipeline.labels import draws, oracles
-from pipeline.labels.observed import mark_implied
+from pipeline.labels.beliefs import Beliefs
 from pipeline.labels.table import Table, read_objects, read_table
 from pipeline.methods.shared.base import load
 from pipeline.training.features import Cache, read_features
-from pipeline.training.settings import GivenBeliefs
-from pipeline.training.settings_search import Candidate, Draw, Task, choose_best, search_settings
-from pipeline.training.stored_beliefs import fit_beliefs, take_given
+from pipeline.training.settings_search import (
+    Candidate,
+    LabelSource,
+    Task,
+    choose_best,
+    draw_labels,
+    search_settings,
+)
 
 
 def search(root: Path, dataset: str) -> None:
@@ -50,6 +53,7 @@ def search(root: Path, dataset: str) -> None:
     settings = params.settings("search", dataset)
     believing = params.settings("beliefs", dataset)
     features = read_features(cache, table, believing.kind == "fits" and believing.sharpness is not None)
+    labels = _describe_labels(root, params, dataset, table, features)
     torch.set_num_threads(1)  # a step is too small to share
     task = Task(
         f"search {dataset}",
@@ -62,7 +66,7 @@ def search(root: Path, dataset: str) -> None:
             for name, changes in settings.methods.items()
             for change in changes
         ],
-        _draw_all(root, params, dataset, table, features),
+        [draw_labels(labels, number) for number in settings.draws],
         choose_device(),
     )
     rows, folder = search_settings(task), root / "analyses" / "search" / dataset
@@ -74,37 +78,27 @@ def search(root: Path, dataset: str) -> None:
     write_manifest(folder, [*features.reads, table_file])
 
 
-def _draw_all(root: Path, params: Params, dataset: str, table: Table, features: Cache) -> list[Draw]:
-    """Return the label draws of a search, with what is believed of them where a score or a method reads it.
+def _describe_labels(root: Path, params: Params, dataset: str, table: Table, features: Cache) -> LabelSource:
+    """Return where the labels of a search come from, and what is believed where a score or a method reads it.
 
     Raises:
-        ConfigError: The features cannot be fitted.
-    """
+        ConfigError: The settings of the draw do not suit the data.
+    """  # noqa: DOC502  raised by the rules
     settings, density = params.settings("search", dataset), params.density(dataset)
-    needs = set().union(*(load(name).needs for name in settings.methods))
-    estimates = isinstance(density, EstimatedDensity) and "expected_positives" in needs
     drawing, believing = params.settings("simulate", dataset), params.settings("beliefs", dataset)
-    objects, drawn = read_objects(root / "data" / "prepare" / dataset / "table.h5"), []
     rules.raise_if_any(rules.label_protocol(dataset, drawing, table))
     rules.raise_if_any(rules.empty_rows(dataset, drawing, table))
-    for number in settings.draws:
-        shown = draws.observe(root, table, objects, drawing, number)
-        known = shown.imply(table)
-        labels = oracles.label_sets(table, known)
-        observed = mark_implied(table, labels["single"], known != shown.observed)
-        beliefs, labels_per_image = None, density.value if isinstance(density, KnownDensity) else None
-        if "auto" in settings.scores or "beliefs" in needs or estimates:
-            try:
-                if isinstance(believing, GivenBeliefs):
-                    beliefs = take_given(root, believing, table, observed).beliefs
-                else:
-                    beliefs = fit_beliefs(believing, features, table, observed, number).beliefs
-            except ValueError as error:
-                raise ConfigError(f"beliefs.{dataset}: {error}") from error
-        if isinstance(density, EstimatedDensity) and beliefs:
-            labels_per_image = density.limit(beliefs.labels_per_image)
-        drawn.append(Draw(number, labels, observed == 1, beliefs, labels_per_image))
-    return drawn
+    needs = set().union(*(load(name).needs for name in settings.methods))
+    estimates = isinstance(density, EstimatedDensity) and "expected_positives" in needs
+    reads = "auto" in settings.scores or "beliefs" in needs or estimates
+
+    def count_labels(beliefs: Beliefs | None) -> float | None:
+        if isinstance(density, KnownDensity):
+            return density.value
+        return density.limit(beliefs.labels_per_image) if density and beliefs else None
+
+    objects = read_objects(root / "data" / "prepare" / dataset / "table.h5")
+    return LabelSource(root, dataset, (table, objects), drawing, believing if reads else None, features, count_labels)
 
 
 if __name__ == "__main__":

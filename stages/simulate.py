@@ -7,7 +7,8 @@ is what is observed.
 Reads data/prepare/<dataset>/table.h5 and the table of weights that ``simulate.bias`` may name; writes
 data/simulate/<dataset>-<draw>/: observed.h5 (`single`, and the oracles' `all` and `negatives`), report.json (counts,
 false-negative rate of each class, how far the draw is from an unbiased one) and summary.md. All rows get labels, those
-of val and test too. What the dataset's rules imply of the labels that stay known is known too, counted apart.
+of val and test too. What people answered (corrections) stays known, and so does what the dataset's rules imply of the
+labels that are known; both are counted apart.
 """
 
 from stages import entry  # isort: split
@@ -45,10 +46,10 @@ def simulate(root: Path, dataset: str, draw: int) -> None:
     known = drawn.imply(table)
     report = describe_settings(root, settings, draw) | statistics.summarize_draw(table, drawn, objects, settings)
     report["implied"] = statistics.summarize_implied(table, drawn, known)
+    report["corrected"] = statistics.summarize_corrected(table, known)
 
     folder = observed_file(root, dataset, draw).parent
-    implied = None if table.rules is None else known != drawn.observed
-    write_observed(folder / "observed.h5", oracles.label_sets(table, known), file, implied)
+    write_observed(folder / "observed.h5", oracles.label_sets(table, known.labels), file, *known[1:])
     files.write_json(folder / "report.json", report)
     context = report | {"dataset": dataset}
     write_summary(folder / "summary.md", entry.TEMPLATES / "simulate.md.j2", context)

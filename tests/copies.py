@@ -18,6 +18,7 @@ PARTS = (
     ".dvc/.gitignore",
     ".dvcignore",
     ".gitignore",
+    "corrections",
     "dvc.yaml",
     "params.yaml",
     "params",

@@ -13,13 +13,21 @@ from pathlib import Path
 try:
     import numpy as np
     import onnxruntime
-    from PIL import Image, PngImagePlugin
+    from PIL import Image, PngImagePlugin, features
 except ImportError as missing:
     sys.exit(f"predict.py needs {missing.name}: pip install onnxruntime pillow")
 
 HERE = Path(__file__).resolve().parent
-FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF")
+FORMATS = ["JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", *(["AVIF"] * (features.check("avif") is True))]
+try:  # HEIC where pip install pillow-heif brought it
+    import pillow_heif  # pyright: ignore[reportMissingImports]
+
+    pillow_heif.register_heif_opener()
+    FORMATS.append("HEIF")
+except ImportError:
+    pass
 ENDINGS = (".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff")
+ENDINGS += (".avif", ".heic", ".heif", ".hif")
 MAX_PIXELS = 200_000_000
 UPRIGHT = dict(zip(range(2, 9), (Image.Transpose(turn) for turn in (0, 3, 1, 5, 4, 6, 2)), strict=True))  # by EXIF
 Image.MAX_IMAGE_PIXELS = None  # the limit above is held to before a pixel is read
@@ -118,7 +126,7 @@ def main(arguments: list[str]) -> int:
     for path in paths:
         try:
             picture = decode(path, about["input"]["size"])
-            (logits,) = session.run(["logits"], {"images": picture[None]})[0]
+            (logits,) = np.asarray(session.run(["logits"], {"images": picture[None]})[0])
         except Exception as error:  # decoders raise nearly anything on damaged bytes
             out.writerow([path, "", f"{type(error).__name__}: {error}", *[""] * len(classes)])
             broken += 1

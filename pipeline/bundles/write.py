@@ -1,6 +1,5 @@
 """Bundles written: one folder of what a run learned, which neither the run nor the project is needed for."""
 
-import hashlib
 import json
 import os
 import shutil
@@ -146,7 +145,7 @@ def _raise_if_taken(folder: Path) -> None:
         ) from error
     for name in FILES:
         file = folder / name
-        if file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() != sums.get(name):
+        if file.is_file() and files.sha256(file) != sums.get(name):
             raise FileError(
                 f"{file}: was edited since it was written; delete or move it, or name another folder by --to"
             )

@@ -28,7 +28,7 @@ def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
 
 
 def find_problems(root: Path) -> tuple[list[str], list[Path]]:
-    """Run the preflight.
+    """Run the preflight, which prints what a run will take.
 
     Args:
         root: Project root.
@@ -44,7 +44,11 @@ def find_problems(root: Path) -> tuple[list[str], list[Path]]:
     except ConfigError as error:
         return str(error).splitlines(), []
     problems, leftovers = graph.check(root, params, last)
-    return [*preflight.check(root, params, last), *problems], leftovers
+    return [*preflight.check(root, params, last, _tell), *problems], leftovers
+
+
+def _tell(line: str) -> None:
+    print(show_text(line))
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:

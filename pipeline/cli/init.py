@@ -1,12 +1,14 @@
 """``spml init``: write a profile for a folder of one's own images.
 
-It is a start to edit: linear heads on a packaged backbone, chosen by the truth where val has it, else by the labels
-that are given.
+It is a start to edit: linear heads on a packaged backbone that score images by the places of its maps, chosen by the
+truth where val has it, else by the labels that are given.
 """
 
 import argparse
 import json
+import math
 import re
+import shutil
 from collections.abc import Collection, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
@@ -28,7 +30,10 @@ from pipeline.labels.table import SPLITS, Dataset, Table
 from pipeline.sources import base
 
 SIZE = 224  # pixels of the packaged backbone
-PARTIAL = ("an", "wan", "em", "gr", "ridge")
+MODEL = "tf_efficientnet_lite0"
+MAP = (1280, 7, 7)
+"""Channels, height and width of its maps at that size."""
+PARTIAL = ("an", "wan", "em", "gr", "reckon", "ridge")
 """Methods that know nothing but one label an image."""
 FULL = (*PARTIAL, "full", "ridge_full")
 KINDS = {"map": "of each path", "coco": "categories of COCO's annotations", "fiftyone_labels": "of FiftyOne's labels"}
@@ -112,10 +117,12 @@ def run(options: argparse.Namespace) -> Iterator[str]:
         raise ConfigError(f"{profile} is there; give another name by --name, or delete it")
     used = list_names(Path(), str(folder))
     data = read(name, str(folder), block)
-    files.write_text(profile, format_profile(name, str(folder), block, data.table, used))
+    need = 2 * 2 * len(data.table.paths) * math.prod(MAP)  # of two bytes, here and in DVC's cache
+    cramped = rules.room_for_places(name, need, shutil.disk_usage(".").free)
+    files.write_text(profile, format_profile(name, str(folder), block, data.table, used, places=not cramped))
     yield f"{profile}: source {block['source']}, labels {'' if options.exhaustive else 'not '}exhaustive"
     yield from describe(block, data)
-    warnings = find_warnings(block, data)
+    warnings = find_warnings(block, data) + [f"{line}, and is what the profile says" for line in cramped]
     yield from (f"warning: {warning}" for warning in warnings)
     heed = f"look at the warning{'' if len(warnings) == 1 else 's'} above, then: " if warnings else ""
     yield f"next: {heed}make repro PROFILE={name}"
@@ -320,7 +327,9 @@ def _check_name(name: str, used: Collection[str]) -> None:
         raise ConfigError(f"{name!r} is a name in params.yaml or in a profile; give another by --name")
 
 
-def format_profile(name: str, root: str, block: dict[str, Any], table: Table, used: Collection[str] = ()) -> str:
+def format_profile(
+    name: str, root: str, block: dict[str, Any], table: Table, used: Collection[str] = (), places: bool = True
+) -> str:
     """Format the profile of a dataset.
 
     Args:
@@ -329,6 +338,7 @@ def format_profile(name: str, root: str, block: dict[str, Any], table: Table, us
         block: What `recognise` returned.
         table: That of `read`, which decides what labels are for and by what is chosen.
         used: Names that it cannot have.
+        places: Whether images are scored by places.
 
     Returns:
         The text of `profiles/<name>.yaml`.
@@ -340,13 +350,14 @@ def format_profile(name: str, root: str, block: dict[str, Any], table: Table, us
     methods, protocol = (FULL, "seeded") if table.exhaustive else (PARTIAL, "given")
     mean, select = "[0.5, 0.5, 0.5]", "clean" if table.measurable("val") else "auto"
     lines = [
-        f"# Images of {name}, {SIZE} px, the packaged ImageNet weights, linear heads:",
+        f"# Images of {name}, {SIZE} px, the packaged ImageNet weights, linear heads. Start from `ridge`: of the heads",
+        "# that see no truth it was the best on digits and on photographs, and it has neither rate nor epochs:",
         f"#   make repro PROFILE={name}",
         "grid:",
         f"  datasets: [{name}]",
         "  seeds: [0]",
         f"  linear_init: [{', '.join(methods)}] # `spml methods` lists all",
-        "  finetune: [] # the same methods, on a GPU",
+        "  finetune: [] # those but ridge, on a GPU: reckon was the best",
         "  end_to_end: []",
         "  lac: []",
         "  landscape: []",
@@ -360,21 +371,34 @@ def format_profile(name: str, root: str, block: dict[str, Any], table: Table, us
         f"  {name}: {{protocol: {protocol}}}",
         "",
         "backbone:",
-        f"  {name}: {{source: timm, model: tf_efficientnet_lite0, weights: package, file: null, "
-        f"mean: {mean}, std: {mean}}}",
+        f"  {name}: {{source: timm, model: {MODEL}, weights: package, file: null, mean: {mean}, std: {mean}}}",
         "",
-        "features:",
-        f"  {name}: {{mirrored: true, batch_size: 32}}",
-        "",
-        "linear_init:",
-        f"  {name}: {{batch_size: 16, search: {{values: [3.0e-4, 1.0e-3, 3.0e-3], epochs: null, extend: 3}}, "
-        f"select: {select}, flip: true}}",
-        "",
+        *_format_training(name, select, places),
         "variants:",
         "  lac: {}",
         "",
     ]
     return "\n".join(lines)
+
+
+def _format_training(name: str, select: str, places: bool) -> list[str]:
+    """Return the lines of a profile's blocks from features to finetune."""
+    head, sharpness = ("{kind: places, sharpness: 0.2}", "0.2") if places else ("{kind: linear, scale: none}", "null")
+    pools = f"dtype: float16, pools: [sqrt], places: {'true' if places else 'false'}"
+    return [
+        "features:",
+        f"  {name}: {{{pools}, mirrored: true, batch_size: 4}}",  # whose activations malloc keeps, on a CPU
+        "",
+        *(["beliefs:", f"  {name}: {{sharpness: {sharpness}}}", ""] if places else []),
+        "linear_init:",
+        f"  {name}: {{head: {head}, batch_size: 16, "
+        f"search: {{values: [3.0e-4, 1.0e-3, 3.0e-3], epochs: null, extend: 3}}, select: {select}, flip: true}}",
+        "",
+        "finetune:",
+        f"  {name}: {{head: {head}, schedule: falling, select: last, flip: true, "
+        f"readout: {{pools: [sqrt], sharpness: {sharpness}, share: 0.5}}}}",
+        "",
+    ]
 
 
 def _mapping(block: Any) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def inspect(root: Path, dataset: str, raw: str | None = None, *, progress: bool 
         if isinstance(settings, Pictures):
             folder = find_root(settings, root)
             on_disk = {picture: folder / picture for picture in disk.scan(folder, settings.links).pictures}
-        data = read_lists(source, settings, root)
+        data = read_lists(source, settings, root, name)
     except SourceError as error:
         lines = error.lines if isinstance(error, FaultyData) else str(error).splitlines()
         names, paths = [to_printable(picture) for picture in on_disk], list(on_disk.values())
@@ -154,26 +154,31 @@ def other_profile(root: Path, name: str, params: Params) -> list[str]:
     return [f"profiles/{name}.yaml has other settings than params.yaml, which count: spml profile {name}"]
 
 
-def read_lists(source: ModuleType, settings: Any, root: Path) -> Dataset:
-    """Read lists and labels; missing pictures are left to be named with those that cannot be decoded.
+def read_lists(source: ModuleType, settings: Any, root: Path, dataset: str) -> Dataset:
+    """Read lists and corrected labels; missing pictures are left to be named with those that cannot be decoded.
 
     Args:
         source: The dataset's source.
         settings: Its settings.
         root: Project root.
+        dataset: Name of the dataset.
 
     Returns:
         The dataset.
 
     Raises:
-        SourceError: The lists are faulty.
+        SourceError: The lists or the corrections are faulty.
     """
+
+    def read(**changes: str) -> Dataset:
+        return base.read(source, settings.model_copy(update=changes), root, dataset)
+
     if not isinstance(settings, Pictures):
-        return source.read(settings, root)
+        return read()
     try:
-        return source.read(settings.model_copy(update={"bad_images": "drop"}), root)
+        return read(bad_images="drop")
     except SourceError:
-        source.read(settings.model_copy(update={"bad_images": "stop"}), root)  # tells missing pictures too
+        read(bad_images="stop")  # tells missing pictures too
         raise
 
 

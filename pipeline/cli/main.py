@@ -12,9 +12,11 @@ from pipeline.cli import (
     check_data,
     init,
     methods,
+    metrics,
     model,
     predict,
     profile,
+    review,
     scratch,
     show,
     train,
@@ -24,7 +26,22 @@ from pipeline.cli.verbs import Failed
 from pipeline.core.errors import SpmlError
 from pipeline.core.text import show_text
 
-VERBS = (train, init, check_data, model, predict, show, methods, backbones, scratch, check, profile, verify)
+VERBS = (
+    init,
+    check_data,
+    train,
+    model,
+    predict,
+    show,
+    review,
+    metrics,
+    methods,
+    backbones,
+    scratch,
+    check,
+    profile,
+    verify,
+)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -1,6 +1,7 @@
 """``spml model``: bundle a run into a folder that predicts without this project."""
 
 import argparse
+import shlex
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -53,7 +54,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
         name = name_run(options.run_name)
     folder = options.to or MODELS / name.replace("/", "-")
     yield from write_bundle(Path(), name, folder, options.onnx)
-    yield f"next: spml predict {folder} IMAGES --to scores.csv"
+    yield f"next: spml predict {shlex.quote(str(folder))} IMAGES --to scores.csv"
 
 
 def name_run(text: str) -> str:

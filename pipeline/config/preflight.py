@@ -4,9 +4,13 @@ Methods and sources are imported, and raw lists are read as `prepare` will read 
 outputs before the stage can refuse its input. No picture is opened.
 """
 
-from collections.abc import Iterator
+import math
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from pipeline.config import rules
 from pipeline.config.graph import LastRun
@@ -18,23 +22,27 @@ from pipeline.core.errors import ConfigError, FileError, SourceError
 from pipeline.core.text import prefixed
 from pipeline.labels import weights
 from pipeline.labels.beliefs import beliefs_file, read_given
+from pipeline.labels.corrections import digest_corrections
 from pipeline.labels.observed import observed_file
-from pipeline.labels.table import Objects, Table, read_objects, read_table
+from pipeline.labels.table import SPLITS, Objects, Table, read_objects, read_table
 from pipeline.methods.shared import base as methods
+from pipeline.networks import backbone as backbones
 from pipeline.networks import timm_backbone
 from pipeline.networks.settings import TimmBackbone
 from pipeline.sources import base as sources
+from pipeline.training.features import PLACES_FILE, raise_if_one_place
 from pipeline.training.settings import BeliefFits
 from pipeline.training.tracking import check_tracking
 
 
-def check(root: Path, params: Params, last: LastRun) -> list[str]:
+def check(root: Path, params: Params, last: LastRun, tell: Callable[[str], None] = lambda _: None) -> list[str]:
     """Check params.yaml against the project's files, the methods, the sources and the raw data.
 
     Args:
         root: Project root.
         params: The checked parameters.
         last: What DVC recorded.
+        tell: Is given what a run will take, a line each.
 
     Returns:
         One line for each problem, none twice.
@@ -43,7 +51,7 @@ def check(root: Path, params: Params, last: LastRun) -> list[str]:
     tables = {}
     for dataset in params.grid.datasets:
         found, table = check_dataset(root, params, dataset, last)
-        problems += found
+        problems += found + check_places(root, params, dataset, table, tell)
         if table is not None:
             tables[dataset] = table
     problems += [*check_runs(params, tables), *check_searches(params, tables), *check_methods(params)]
@@ -88,7 +96,8 @@ def check_dataset(root: Path, params: Params, dataset: str, last: LastRun) -> tu
     except ConfigError as error:
         problems += str(error).splitlines()
     problems += missing
-    drawn = "root" not in block  # by the source itself: nothing can be wrong with such pictures and their labels
+    # drawn by the source itself: nothing can be wrong with such pictures and their labels
+    drawn = "root" not in block and digest_corrections(root, dataset) is None
     if loaded is None or missing or (drawn and simulate.bias.kind == "uniform" and beliefs.kind == "fits"):
         return problems, None
     found, table, objects = read_raw(root, params, dataset, loaded, last)
@@ -122,10 +131,12 @@ def read_raw(
     try:
         recorded = None if reruns else _recorded(folder / "report.json", "raw_sha256")
         now = None if recorded is None else source.fingerprint(settings, root)  # reads what moved since
-        if now is not None and recorded == now and (folder / "table.h5").is_file():
+        corrected = (_recorded(folder / "report.json", "corrections") or {}).get("sha256")
+        as_read = recorded == now and corrected == digest_corrections(root, dataset)
+        if now is not None and as_read and (folder / "table.h5").is_file():
             table, objects = read_table(folder / "table.h5"), read_objects(folder / "table.h5")
         else:
-            data = source.read(settings, root)
+            data = sources.read(source, settings, root, dataset)
             table, objects = data.table, data.objects
     except (SourceError, FileError, OSError) as error:
         return [prefixed(key, line) for line in str(error).splitlines()], None, None
@@ -187,6 +198,39 @@ def check_timm(root: Path, params: Params, dataset: str, settings: TimmBackbone)
     if not there and (reason := timm_backbone.ask_hub(settings.model)):
         return [f"{key}.weights: {reason}; use `weights: file` with a state dict on disk"]
     return []
+
+
+def check_places(
+    root: Path, params: Params, dataset: str, table: Table | None, tell: Callable[[str], None]
+) -> list[str]:
+    """Return what keeps features of places from being cached, a line each.
+
+    Args:
+        root: Project root.
+        params: The checked parameters.
+        dataset: Name of a dataset.
+        table: Its table; None where it could not be read, or the source draws the pictures itself.
+        tell: Is given what they will take.
+    """
+    settings, block = params.settings("features", dataset), params.settings("prepare", dataset)
+    images = len(table.paths) if table else sum(block.get(split, 0) for split in SPLITS)
+    if not settings.places or not images:
+        return []
+    try:
+        width, *side = backbones.map_shape(params.settings("backbone", dataset), block["size"])
+        raise_if_one_place(dataset, (width, *side))
+    except ConfigError as error:
+        return [str(error)] if str(error).startswith("features.") else []  # else said of the backbone
+    width, places = width * len(settings.pools), math.prod(side)
+    size = images * width * places * np.dtype(settings.dtype).itemsize
+    line = f"features.{dataset}.places: {images} images of {width} features at {places} places in {settings.dtype} are "
+    scores = len(table.rows("train")) * len(table.classes) * places * 4 if table else 0
+    memory = f"; beliefs by places hold {scores / 1e9:.3g} GB of scores in memory" if scores else ""
+    tell(f"{line}{size / 1e9:.3g} GB on disk, and as much in DVC's cache{memory}")
+    there = root / "data" / "features" / dataset / PLACES_FILE
+    if there.is_file() and there.stat().st_size >= size:
+        return []
+    return rules.room_for_places(dataset, 2 * size, shutil.disk_usage(root).free)
 
 
 def check_backbone(root: Path, params: Params, dataset: str, last: LastRun) -> list[str]:

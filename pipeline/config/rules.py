@@ -18,7 +18,7 @@ from pipeline.core.faults import SHOWN, pluralize
 from pipeline.labels.settings import Simulate
 from pipeline.labels.table import SPLITS, Table
 from pipeline.networks.settings import HEAD_GIVES, SAME_WEIGHTS, DigitsBackbone, Head, LinearHead, list_scales
-from pipeline.training.settings import BeliefFits, Features, GivenBeliefs, Training
+from pipeline.training.settings import SMALLER_PLACES, BeliefFits, Features, GivenBeliefs, Training
 
 CONTINUES_CACHE = ("linear_init", "finetune")
 """Training stages whose head reads pools of the feature cache."""
@@ -283,6 +283,20 @@ def beliefs_by_places(dataset: str, beliefs: BeliefFits | GivenBeliefs, cache: F
     if beliefs.kind == "file" or beliefs.sharpness is None or cache.places:
         return []
     return [f"beliefs.{dataset}.sharpness: needs features of places in the cache (features.{dataset}.places)"]
+
+
+def room_for_places(dataset: str, need: int, free: int) -> list[str]:
+    """Return a problem where a disk has less room than features of places take, in data/ and in DVC's cache.
+
+    Args:
+        dataset: Name of a dataset.
+        need: Bytes that they take.
+        free: Bytes that are free.
+    """
+    if need <= free:
+        return []
+    takes = f"takes {need / 1e9:.3g} GB, half of them in DVC's cache, and {free / 1e9:.3g} GB are free"
+    return [f"features.{dataset}.places: {takes}; {SMALLER_PLACES}"]
 
 
 def strong_view(run: PlannedRun) -> list[str]:

@@ -50,6 +50,7 @@ def read_run(root: Path, stage: str, dataset: str, method: str, draw: int, seed:
         expected_positives=known,
         estimated=known is not None and isinstance(density, EstimatedDensity),
         start=plan.start,
+        believing=params.settings("beliefs", dataset).model_dump(mode="json"),
         table=table,
     )
 

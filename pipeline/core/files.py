@@ -235,17 +235,17 @@ def write_tsv(path: str | Path, rows: list[dict[str, Any]], columns: list[str] |
     writer = csv.DictWriter(buffer, columns, delimiter="\t", lineterminator="\n", restval="", extrasaction="raise")
     writer.writeheader()
     for row in rows:
-        writer.writerow({key: "" if value is None else _quote(_plain(value, key)) for key, value in row.items()})
+        writer.writerow({key: "" if value is None else quote_formula(_plain(value, key)) for key, value in row.items()})
     write_text(path, buffer.getvalue())
 
 
-def _quote(value: Any) -> Any:
-    """Return a field as a spreadsheet reads it as text, where it is one."""
+def quote_formula(value: Any) -> Any:
+    """Return a field of a table so that a spreadsheet takes it as text, where it is one."""
     return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value
 
 
-def _unquote(text: Any) -> Any:
-    """Return what `_quote` was given."""
+def unquote_formula(text: Any) -> Any:
+    """Return what `quote_formula` was given."""
     return text[1:] if isinstance(text, str) and text[:1] == "'" and FORMULA.match(text[1:]) else text
 
 
@@ -264,7 +264,7 @@ def read_tsv(path: str | Path) -> list[dict[str, str]]:
         rows = list(csv.DictReader(io.StringIO(text), delimiter="\t"))
     except csv.Error as error:
         raise FileError(f"{path}: not a table of text ({error})") from error
-    return [{name: _unquote(value) for name, value in row.items()} for row in rows]
+    return [{name: unquote_formula(value) for name, value in row.items()} for row in rows]
 
 
 # ---------------------------------------------------------------------------------------------- torch

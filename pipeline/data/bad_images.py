@@ -7,19 +7,20 @@ from types import ModuleType
 from typing import Any
 
 from pipeline.core.errors import SourceError
+from pipeline.data.corrected import read_corrected
 from pipeline.data.images import ImageError
 from pipeline.data.packing import NothingUsable
 from pipeline.labels.table import Dataset
 
 
 def read_dataset(source: ModuleType, settings: Any, root: Path, dataset: str) -> Dataset:
-    """Read lists and labels of a dataset.
+    """Read lists and labels of a dataset, with the corrections of these.
 
     Args:
         source: Module of the source.
         settings: Its settings.
         root: Project root.
-        dataset: Name of the dataset, for messages.
+        dataset: Name of the dataset.
 
     Returns:
         The dataset.
@@ -27,13 +28,17 @@ def read_dataset(source: ModuleType, settings: Any, root: Path, dataset: str) ->
     Raises:
         SourceError: Lists are faulty, or pictures are missing; where those alone are, the message says how to go on.
     """
+
+    def read(asked: Any) -> Dataset:
+        return read_corrected(lambda wanted: source.read(wanted, root), asked, root, dataset)
+
     try:
-        return source.read(settings, root)
+        return read(settings)
     except SourceError as error:
         if getattr(settings, "bad_images", "drop") == "drop":
             raise
         try:
-            source.read(settings.model_copy(update={"bad_images": "drop"}), root)
+            read(settings.model_copy(update={"bad_images": "drop"}))
         except SourceError:
             raise error from None
         raise SourceError(f"{error}\n{_remedy(dataset, some_usable=True)}") from error

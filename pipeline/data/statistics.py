@@ -24,8 +24,8 @@ def summarize_dataset(data: Dataset, packed: Packed, published: bool) -> dict[st
         published: Whether papers draw labels of these data.
 
     Returns:
-        JSON values: `read`, the source's report; `exhaustive`, `unusable`, `splits`, `classes`, `images`, `notes`,
-        `duplicates` and `warnings`.
+        JSON values: `read`, the source's report; `corrections`, None without any; `exhaustive`, `unusable`, `splits`,
+        `classes`, `images`, `notes`, `duplicates` and `warnings`.
     """
     table = data.table
     absent = {split: _absences(table, table.rows(split)) for split in SPLITS}
@@ -33,7 +33,8 @@ def summarize_dataset(data: Dataset, packed: Packed, published: bool) -> dict[st
     splits = {split: _split_counts(table, table.rows(split)) for split in SPLITS}
     duplicates = _duplicate_counts(table, packed.duplicates)
     return {
-        "read": {key: value for key, value in data.report.items() if key != "warnings"},
+        "read": {key: value for key, value in data.report.items() if key not in ("warnings", "corrections")},
+        "corrections": data.report.get("corrections"),
         "exhaustive": table.exhaustive,
         "unusable": {"count": len(packed.unusable), "first": list(packed.unusable.values())[:SHOWN]},
         "splits": splits,

@@ -33,7 +33,7 @@ class Beliefs:
             end of its interval; ends that nobody knows are not a number.
         draw: How labels are taken to have come to be shown: ``count``, as many as are shown were picked of those
             present, and ``shares`` are of images that show one; ``share``, each was shown with one chance.
-        ranking: (N, C) float32, the higher, the likelier an unknown label is present, within a split and across classes.
+        ranking: (N, C) float32, the higher, the likelier an unknown label is present, of all classes of a split.
     """
 
     belief: np.ndarray
@@ -163,6 +163,26 @@ def read_settings(path: Path) -> dict[str, Any]:
         if "settings" not in file.attrs:
             raise FileError(f"{path}: lacks its settings; run beliefs again")
         return json.loads(str(file.attrs["settings"]))
+
+
+def check_settings(path: Path, asked: dict[str, Any]) -> None:
+    """Compare how beliefs were made with how they are asked for: DVC makes them anew, by hand nobody does.
+
+    Args:
+        path: The file.
+        asked: The settings that count now, as JSON values.
+
+    Raises:
+        FileError: The file is absent or damaged, or its beliefs were made otherwise.
+    """
+    stored = read_settings(path)
+    differ = [key for key in asked | stored if (key in asked, asked.get(key)) != (key in stored, stored.get(key))]
+    if differ:
+        then, now = (", ".join(f"{key}: {json.dumps(each.get(key))}" for key in differ) for each in (stored, asked))
+        anew = " ".join(path.parent.name.rsplit("-", 1))
+        raise FileError(
+            f"{path}: made with {then}, and params.yaml asks for {now}; run python -m stages.beliefs {anew}"
+        )
 
 
 def rank_hidden(ranking: np.ndarray, unknown: np.ndarray, most: int) -> list[tuple[int, int]]:

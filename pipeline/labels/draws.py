@@ -13,7 +13,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -44,11 +44,33 @@ class Draw:
     observed: np.ndarray
     chances: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
-    def imply(self, table: Table) -> np.ndarray:
-        """Return the labels with all that the table's rules imply of them, (N, C) int8; as they are without rules."""
-        if table.rules is None:
-            return self.observed
-        return make_implications(table.classes, table.rules).imply(self.observed).labels
+    def imply(self, table: Table) -> "Known":
+        """Return all labels that are known: those drawn, what people answered, and what the rules imply of both."""
+        drawn = _imply(table, self.observed)
+        implied = None if table.rules is None else drawn != self.observed
+        if table.corrected is None:
+            return Known(drawn, implied, None)
+        told = np.where(table.corrected != 0, table.corrected, self.observed)
+        labels = drawn if np.array_equal(told, self.observed) else _imply(table, told)
+        return Known(labels, implied, labels != drawn)
+
+
+class Known(NamedTuple):
+    """Labels that are known, and why."""
+
+    labels: np.ndarray
+    """(N, C) int8, 1 known positive, 0 unknown, -1 known negative."""
+    implied: np.ndarray | None
+    """(N, C) bool, labels that follow from those drawn by the rules; None without rules."""
+    corrected: np.ndarray | None
+    """(N, C) bool, labels that are known by what people answered, or follow from it; None without corrections."""
+
+
+def _imply(table: Table, labels: np.ndarray) -> np.ndarray:
+    """Return labels with all that the table's rules imply of them; as they are without rules."""
+    if table.rules is None:
+        return labels
+    return make_implications(table.classes, table.rules).imply(labels).labels
 
 
 def observe(root: Path, table: Table, objects: Objects | None, settings: Simulate, number: int) -> Draw:
@@ -89,6 +111,8 @@ def given(table: Table) -> Draw:
     observed = np.where(table.scored, table.truth * np.int8(2) - np.int8(1), np.int8(0))
     if table.implied is not None:
         observed[table.implied] = 0  # nobody gave these
+    if table.corrected is not None:
+        observed[table.corrected != 0] = 0  # nor these, or something else
 
     def chances(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return (observed[rows] != 0).astype(np.float64), (observed[rows] == 1).astype(np.float64)

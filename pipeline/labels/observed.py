@@ -22,7 +22,11 @@ def observed_file(root: Path, dataset: str, draw: int) -> Path:
 
 
 def write_observed(
-    path: Path, label_sets: dict[str, np.ndarray], table_file: Path, implied: np.ndarray | None = None
+    path: Path,
+    label_sets: dict[str, np.ndarray],
+    table_file: Path,
+    implied: np.ndarray | None = None,
+    corrected: np.ndarray | None = None,
 ) -> None:
     """Write the observed labels of a dataset.
 
@@ -31,6 +35,7 @@ def write_observed(
         label_sets: (N, C) int8 by name, as `LABEL_SETS`: 1 known positive, 0 unknown, -1 known negative.
         table_file: The table that they were drawn from.
         implied: (N, C) bool, labels of `single` that were not shown and follow from others; None without rules.
+        corrected: (N, C) bool, labels of `single` that people answered, or that follow from it; None without.
     """
     with hdf5.create(path, [table_file]) as out:
         for name, labels in label_sets.items():
@@ -39,42 +44,51 @@ def write_observed(
         if implied is not None:
             units = "known by the rules, not shown"
             hdf5.write_array(out, "implied", implied, axes="image, class", units=units, compress=True)
+        if corrected is not None:
+            units = "known by corrections, not shown"
+            hdf5.write_array(out, "corrected", corrected, axes="image, class", units=units, compress=True)
 
 
 def read_shown(path: Path, table: Table) -> np.ndarray:
-    """Return the labels of `single`, those that were shown told from those that follow from them.
+    """Return the labels of `single`, those that were shown told from those that follow from them or were asked for.
 
     Args:
         path: The file.
         table: The table that they were drawn from.
 
     Returns:
-        (N, C) int8 labels of `mark_implied`.
+        (N, C) int8 labels of `mark_not_shown`.
 
     Raises:
         FileError: As `read_observed`.
     """  # noqa: DOC502  raised there
     labels = read_observed(path, table, ["single"])["single"]
     with hdf5.read(path) as file:
-        implied = file["implied"][()] if "implied" in file else np.zeros(labels.shape, bool)
-    return mark_implied(table, labels, implied)
+        implied, corrected = (file[name][()] if name in file else None for name in ("implied", "corrected"))
+    return mark_not_shown(table, labels, implied, corrected)
 
 
-def mark_implied(table: Table, labels: np.ndarray, implied: np.ndarray) -> np.ndarray:
-    """Return labels with 2 and -2 where rules tell what neither a draw nor a person has.
+def mark_not_shown(
+    table: Table, labels: np.ndarray, implied: np.ndarray | None, corrected: np.ndarray | None = None
+) -> np.ndarray:
+    """Return labels with 2 and -2 where rules or corrections tell what neither a draw nor whoever gave labels has.
 
+    Whoever answers what was asked has not picked it of all present labels, as a draw does, or a person who gives one.
     Who names the finer label of an image has named the coarser one with it: what given labels make present is shown as
     they are. A draw picks among all present labels, and has not picked what follows from its pick.
 
     Args:
         table: The table.
         labels: (N, C) int8 labels of `single`.
-        implied: (N, C) bool, those that follow from others.
+        implied: (N, C) bool, those that follow from others; None: none.
+        corrected: (N, C) bool, those that are known by corrections; None: none.
 
     Returns:
-        (N, C) int8: 1 shown, 2 present by the rules and not shown, 0 unknown, -1 known to be absent, -2 by the rules.
+        (N, C) int8: 1 shown, 2 known to be present and not shown, 0 unknown, -1 shown to be absent, -2 known to be.
     """
-    told = implied & ((labels == -1) | table.exhaustive)
+    told = np.zeros(labels.shape, bool) if implied is None else implied & ((labels == -1) | table.exhaustive)
+    if corrected is not None:
+        told = told | corrected
     return np.where(told, 2 * labels, labels)
 
 

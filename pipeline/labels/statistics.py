@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.labels.blocks import row_blocks
-from pipeline.labels.draws import Draw
+from pipeline.labels.draws import Draw, Known
 from pipeline.labels.implications import Implied, describe_implied
 from pipeline.labels.rates import false_negative_rate
 from pipeline.labels.settings import Simulate
@@ -47,13 +47,13 @@ def summarize_draw(table: Table, draw: Draw, objects: Objects | None, settings: 
     }
 
 
-def summarize_implied(table: Table, draw: Draw, known: np.ndarray) -> dict[str, Any] | None:
+def summarize_implied(table: Table, draw: Draw, known: Known) -> dict[str, Any] | None:
     """Return how many labels are known by the table's rules, in the training split by class too.
 
     Args:
         table: The table.
         draw: The labels that stay known of themselves, of which `summarize_draw` tells.
-        known: (N, C) int8 labels with all that they imply.
+        known: All that are known.
 
     Returns:
         JSON values, as `describe_implied` has them of the training split; `splits`, the totals of each; and what share
@@ -63,13 +63,12 @@ def summarize_implied(table: Table, draw: Draw, known: np.ndarray) -> dict[str, 
     if table.rules is None:
         return None
     rows = table.rows("train")
+    labels = known.labels if known.corrected is None else np.where(known.corrected, draw.observed, known.labels)
     found = describe_implied(
-        table.classes, draw.observed[rows], Implied(known[rows], np.zeros(known[rows].shape, bool))
+        table.classes, draw.observed[rows], Implied(labels[rows], np.zeros(labels[rows].shape, bool))
     )
-    unknown = (known[rows] == 0) & table.scored[rows]
-    rate = float((table.truth[rows] == 1)[unknown].mean()) if table.exhaustive and unknown.any() else None
-    splits = {split: count_implied(draw.observed, known, table.rows(split)) for split in SPLITS}
-    return found | {"splits": splits, "false_negative_rate": rate}
+    splits = {split: count_implied(draw.observed, labels, table.rows(split)) for split in SPLITS}
+    return found | {"splits": splits, "false_negative_rate": _rate_left(table, known)}
 
 
 def count_implied(told: np.ndarray, known: np.ndarray, rows: np.ndarray) -> dict[str, int]:
@@ -82,6 +81,32 @@ def count_implied(told: np.ndarray, known: np.ndarray, rows: np.ndarray) -> dict
     """
     made = known[rows] * (known[rows] != told[rows])
     return {"made_present": int((made == 1).sum()), "made_absent": int((made == -1).sum())}
+
+
+def summarize_corrected(table: Table, known: Known) -> dict[str, Any] | None:
+    """Return how many labels of the training split are known by what people answered.
+
+    Args:
+        table: The table.
+        known: All labels that are known.
+
+    Returns:
+        JSON values: `made_present` and `made_absent`, what follows from the answers included, and what share of the
+        unknown cells is positive after that, null where it cannot be measured; None without corrections.
+    """
+    if known.corrected is None:
+        return None
+    rows = table.rows("train")
+    labels = np.where(known.corrected[rows], known.labels[rows], 0)
+    counts = {"made_present": int((labels == 1).sum()), "made_absent": int((labels == -1).sum())}
+    return counts | {"false_negative_rate": _rate_left(table, known)}
+
+
+def _rate_left(table: Table, known: Known) -> float | None:
+    """Return what share of the training split's unknown cells is positive; None where it cannot be measured."""
+    rows = table.rows("train")
+    unknown = (known.labels[rows] == 0) & table.scored[rows]
+    return float((table.truth[rows] == 1)[unknown].mean()) if table.exhaustive and unknown.any() else None
 
 
 def _unbiased_moments(draw: Draw, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -43,6 +43,9 @@ class Table:
             alone; None where the data name none. No split cuts a group.
         rules: What labels imply of others, which truth and scored hold already; None where nobody gave any.
         implied: (N, C) bool, labels that stand there by the rules, not because somebody gave them; None without rules.
+        corrected: (N, C) int8, what people answered when they were asked (`corrections`), which truth and scored hold
+            already: 1 present, -1 absent, 0 not asked. Where the labels are not exhaustive, an answer that the data
+            give too is 0: it is known without it. None without corrections.
 
     Raises:
         ValueError: A field has the wrong type, shape or values; the message names the field and the first offender.
@@ -58,6 +61,7 @@ class Table:
     groups: tuple[str, ...] | None = None
     rules: Rules | None = None
     implied: np.ndarray | None = None
+    corrected: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         """Check every field.
@@ -86,6 +90,7 @@ class Table:
             ("split", np.uint8, (n,)),
             ("official", np.uint8, (n,)),
             *([("implied", np.bool_, (n, c))] if self.rules is not None or self.implied is not None else []),
+            *([("corrected", np.int8, (n, c))] if self.corrected is not None else []),
         ):
             array = getattr(self, name)
             if not isinstance(array, np.ndarray) or array.dtype != kind:
@@ -106,6 +111,11 @@ class Table:
                 index = tuple(int(i) for i in np.argwhere((array < 0) | (array > highest))[0])
                 path = self.paths[index[0]]
                 raise ValueError(f"table: {name} holds {array[index]} at {index} ({path}), expected 0 to {highest}")
+        if self.corrected is not None:
+            labels = np.where(self.scored, self.truth * np.int8(2) - np.int8(1), np.int8(0))
+            if (other := np.argwhere((self.corrected != 0) & (self.corrected != labels))).size:
+                path, name = self.paths[other[0, 0]], self.classes[other[0, 1]]
+                raise ValueError(f"table: corrected is not what truth and scored say, for {path} and class {name}")
         unknown = np.argwhere(~self.scored & (self.truth == 1))
         if len(unknown):
             row, column = unknown[0]
@@ -191,12 +201,12 @@ class Table:
         """
         paths = tuple(self.paths[row] for row in rows)
         groups = None if self.groups is None else tuple(self.groups[row] for row in rows)
-        implied = None if self.implied is None else self.implied[rows]
+        cells = {name: getattr(self, name) for name in ("implied", "corrected")}
         return replace(
             self,
             paths=paths,
             groups=groups,
-            implied=implied,
+            **{name: None if array is None else array[rows] for name, array in cells.items()},
             **{name: getattr(self, name)[rows] for name in ROW_FIELDS},
         )
 
@@ -297,6 +307,9 @@ def write_table(path: Path | str, table: Table, objects: Objects | None = None) 
             units = "the label stands there by the rules"
             hdf5.write_array(file, "rules", np.array([table.rules.to_json()], dtype=object), axes="one", units="JSON")
             hdf5.write_array(file, "implied", table.implied, axes="image, class", units=units, compress=True)
+        if table.corrected is not None:
+            units = "1 present, -1 absent, 0 not asked"
+            hdf5.write_array(file, "corrected", table.corrected, axes="image, class", units=units, compress=True)
         if objects is not None:
             units = "largest box as a fraction of the picture; 0 without"
             hdf5.write_array(file, "area", objects.area, axes="image, class", units=units, compress=True)
@@ -347,6 +360,7 @@ def read_table(path: Path | str) -> Table:
                 groups=tuple(hdf5.read_strings(file["groups"])) if "groups" in file else None,
                 rules=Rules.from_json(hdf5.read_strings(file["rules"])[0]) if "rules" in file else None,
                 implied=file["implied"][()] if "implied" in file else None,
+                corrected=file["corrected"][()] if "corrected" in file else None,
             )
         except (KeyError, ValueError, TypeError, OSError) as error:
             raise FileError(f"{path}: no readable table: {error}") from error

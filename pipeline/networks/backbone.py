@@ -13,6 +13,7 @@ import torch
 
 from pipeline.core import files
 from pipeline.core.errors import ConfigError, FileError
+from pipeline.networks import settings, timm_backbone
 from pipeline.networks.small import SmallBackbone
 from pipeline.networks.timm_backbone import TimmBackbone
 
@@ -35,6 +36,23 @@ def build(architecture: dict[str, Any]) -> Backbone:
     if architecture["source"] == "small":
         return SmallBackbone(architecture["width"])
     return TimmBackbone(*(architecture[name] for name in ("model", "options", "width", "own_pool")))
+
+
+def map_shape(wanted: settings.DigitsBackbone | settings.TimmBackbone, size: int) -> tuple[int, int, int]:
+    """Return the (D, h, w) of the maps of a backbone; nothing is downloaded, and nothing computed.
+
+    Args:
+        wanted: The block of params.yaml.
+        size: Side of the pictures in pixels.
+
+    Raises:
+        ConfigError: timm has no such model, or it takes no pictures of that size.
+    """  # noqa: DOC502  raised by timm_backbone
+    if isinstance(wanted, settings.TimmBackbone):
+        return timm_backbone.map_shape(wanted.model, size)
+    with torch.device("meta"), torch.no_grad():
+        maps = SmallBackbone(wanted.width).eval()(torch.zeros(1, 3, size, size))
+    return tuple(maps.shape[1:])  # pyright: ignore
 
 
 def load(path: str | Path) -> tuple[Backbone, dict[str, Any]]:

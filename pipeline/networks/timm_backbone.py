@@ -5,6 +5,7 @@ of another size than its own. Source: ours; model code and weights are timm's.
 """
 
 import math
+from functools import cache
 from typing import Any
 
 import torch
@@ -28,6 +29,26 @@ def describe(model: str, size: int) -> dict[str, Any]:
 
     Raises:
         ConfigError: timm has no such model, or it takes no pictures of that size.
+    """  # noqa: DOC502  raised by `_probe`
+    options, own, (width, *_) = _probe(model, size)
+    return {"source": "timm", "model": model, "options": dict(options), "width": width, "own_pool": own}
+
+
+def map_shape(model: str, size: int) -> tuple[int, int, int]:
+    """Return the (D, h, w) of the maps that a model of timm makes of pictures of a size, as `describe` does.
+
+    Raises:
+        ConfigError: As `describe`.
+    """  # noqa: DOC502  raised by `_probe`
+    return _probe(model, size)[2]
+
+
+@cache
+def _probe(model: str, size: int) -> tuple[dict[str, Any], bool, tuple[int, int, int]]:
+    """Return options of `timm.create_model`, whether it pools maps itself, and their (D, h, w).
+
+    Raises:
+        ConfigError: As `describe` says.
     """
     import timm  # two seconds of imports that the small network need not pay
 
@@ -44,11 +65,11 @@ def describe(model: str, size: int) -> dict[str, Any]:
                 with torch.device(device), torch.no_grad():
                     module = TimmBackbone(model, options, 0, False).eval()
                     maps = module(torch.zeros(1, 3, size, size))
-                    width, own = maps.shape[1], module.pools_maps(torch.zeros(1, 3, size, size))
+                    own = module.pools_maps(torch.zeros(1, 3, size, size))
             except Exception as error:  # each family refuses a size, or an argument, in its own way
                 reason = (str(error).splitlines() or [type(error).__name__])[0]
                 continue
-            return {"source": "timm", "model": model, "options": options, "width": width, "own_pool": own}
+            return options, own, tuple(maps.shape[1:])  # pyright: ignore
     usual = timm.models.get_pretrained_cfg(model)
     if usual is None or usual.input_size[1] == size:
         raise ConfigError(f"backbone.model: {model} gives no maps of places that a head could read ({reason})")

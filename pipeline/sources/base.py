@@ -22,6 +22,8 @@ from pydantic import ValidationError
 
 from pipeline.core.errors import ConfigError
 from pipeline.core.strict import explain
+from pipeline.data.corrected import read_corrected
+from pipeline.labels.table import Dataset
 
 
 def names() -> list[str]:
@@ -50,3 +52,21 @@ def load(block: dict[str, Any], key: str) -> tuple[ModuleType, Any]:
         return source, source.Settings.model_validate(block)
     except ValidationError as error:
         raise ConfigError(explain(error, key)) from error
+
+
+def read(source: ModuleType, settings: Any, root: Path, dataset: str) -> Dataset:
+    """Read a dataset as `prepare` does: with the corrections of its labels.
+
+    Args:
+        source: Module of the source.
+        settings: Its settings.
+        root: Project root.
+        dataset: Name of the dataset.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        SourceError: The raw data or the corrections are faulty.
+    """  # noqa: DOC502  raised by the source
+    return read_corrected(lambda wanted: source.read(wanted, root), settings, root, dataset)

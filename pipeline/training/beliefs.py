@@ -77,6 +77,7 @@ class Beliefs:
         shares: C shares of images in which a class is present.
         unseen: Classes that show no positive: their head is 0 but for the bias, their share is a guess.
         seldom: Further classes that show fewer positives than a criterion counts and a slope is fitted to.
+        everywhere: Classes that every fitted image is known to have: their share is 1, whatever the images show.
         groups: Groups of the fitted images; None where the data name none.
     """
 
@@ -89,6 +90,7 @@ class Beliefs:
     shares: tuple[Estimate, ...]
     unseen: tuple[int, ...]
     seldom: tuple[int, ...]
+    everywhere: tuple[int, ...]
     groups: int | None
 
 
@@ -126,9 +128,8 @@ def believe(
 
     Args:
         features: (N, D) of the training images, of any float type.
-        observed: (N, C) int8 labels: 1 shown, 2 known to be present without having been shown, 0 unknown, -1 known to
-            be absent, -2 by the rules alone. An image that shows nothing is believed in and not fitted, unless the
-            draw is one of shares.
+        observed: (N, C) int8 labels: 1 shown, 2 present and not shown, 0 unknown, -1 absent, -2 by the rules alone. An
+            image that shows nothing is believed in and not fitted, unless the draw is one of shares.
         mirrored: (N, D) features of the mirrored images, or None.
         draw: How labels came to be shown. None: as many as are shown were picked at random of those present.
         fits: Their number.
@@ -141,27 +142,25 @@ def believe(
     Raises:
         ValueError: No label is shown, a value is not one of those, or the features cannot be fitted.
     """
-    draw = CountDraw() if draw is None else draw
+    draw = draw or CountDraw()
     seen, shown = _seen(features, observed, draw), observed == 1
-    count = None if sampling.groups is None else len(np.unique(sampling.groups[seen]))
-    apart = ONE_BY_ONE._replace(seed=sampling.seed) if count == 1 else sampling  # no fit can do without the one group
+    apart = sampling._replace(groups=None) if _count_groups(seen, sampling) == 1 else sampling  # none without the one
     folds = _folds(seen, apart) if fits > 1 or places or apart.groups is not None else []
     chains = _chains(features, mirrored, observed, seen, folds)
     stands, done = np.ones(len(observed)), list[Fit]()  # labels that a shown one stands for
-    for place in range(fits):
+    for last in [False] * (fits - 1) + [True]:
         heads = [ridge.fit(chain.rows, chain.targets) for chain in chains]
         if folds or not done:
             tried = _try(features, chains, heads, bool(done) or apart.groups is not None)
             number, precision = _choose(tried, shown, stands, seen, apart.groups)
-        last = place == fits - 1
         scores = _scores(features, chains, heads, number, seen if last else None)
         slope, bias, *_ = calibrated = calibrate(scores, observed, draw, isinstance(draw, CountDraw) and last)
         if last and places is not None:
             raw = _place_scores(places, chains, heads, number, seen)
             slope, bias, scores, calibrated = calibrate_places(raw, calibrated, places.sharpness, observed, draw)
         present = posterior_of_arrays(calibrated.logits(scores), observed, draw)[2]
-        labels = present[seen].sum(axis=1).mean()
-        done.append(Fit(ridge.LAMBDAS[number], precision, calibrated.log_likelihood, float(labels)))
+        found = precision, calibrated.log_likelihood, float(present[seen].sum(axis=1).mean())
+        done.append(Fit(ridge.LAMBDAS[number], *found))
         if not last:
             _renew_targets(chains, heads, number, calibrated, observed, draw)
         if isinstance(draw, CountDraw):
@@ -173,15 +172,22 @@ def believe(
         heads[0].bias[number] * slope + bias,
         tuple(done),
         *_shares(scores, calibrated, isinstance(draw, CountDraw), sampling, seen),
-        *_rare((observed >= 1).sum(axis=0)),
-        count,
+        *_odd_classes(observed >= 1, seen),
+        _count_groups(seen, sampling),
     )
 
 
-def _rare(counts: np.ndarray) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the classes that show no positive, and those that show too few."""
-    unseen, seldom = np.flatnonzero(counts == 0), np.flatnonzero((counts > 0) & (counts < LEAST))
-    return tuple(unseen.tolist()), tuple(seldom.tolist())
+def _odd_classes(known: np.ndarray, seen: np.ndarray) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Return the classes that show no positive, those that show too few, and those that every fitted image has."""
+    counts = known.sum(axis=0)
+    odd = (counts == 0, (counts > 0) & (counts < LEAST), known[seen].all(axis=0))
+    unseen, seldom, everywhere = (tuple(np.flatnonzero(each).tolist()) for each in odd)
+    return unseen, seldom, everywhere
+
+
+def _count_groups(seen: np.ndarray, sampling: Sampling) -> int | None:
+    """Return how many groups the fitted images are of; None where there are none."""
+    return None if sampling.groups is None else len(np.unique(sampling.groups[seen]))
 
 
 def _renew_targets(

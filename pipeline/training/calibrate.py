@@ -73,7 +73,7 @@ def calibrate(
     """
     if scores.shape != observed.shape or scores.ndim != 2 or not np.isfinite(scores).all():
         raise ValueError(f"scores {scores.shape} must be finite, of the shape (N, C) of observed {observed.shape}")
-    shown, shows, labels = (observed >= 1).sum(axis=0), (observed == 1).any(axis=1), _as_drawn(observed)
+    shown, shows, labels = (observed >= 1).sum(axis=0), (observed == 1).any(axis=1), _as_drawn(observed, draw)
     counted = shows if isinstance(draw, CountDraw) and shows.any() else np.ones(len(scores), bool)
     centre, spread = scores[counted].mean(axis=0), scores[counted].std(axis=0)
     flat = (spread <= 1e-12 * np.abs(scores).max(axis=0, initial=0)) | (shown == 0)
@@ -114,13 +114,17 @@ def calibrate(
     return Calibration(slope, bias - slope * centre, -float(found.fun) / max(1, len(scores)), pull)
 
 
-def _as_drawn(observed: np.ndarray) -> np.ndarray:
+def _as_drawn(observed: np.ndarray, draw: CountDraw | ShareDraw) -> np.ndarray:
     """Return labels as the draw left them: what rules made known is unknown, but in a class that shows none itself.
 
     A rule tells of a parent only where it is present, and of a class that excludes another only where it is absent.
     Counted as known there and as unknown elsewhere, the one would be believed in far too often, the other too seldom.
+    So it is with absences that somebody gives beside a count of labels, and thinks of where a class is likely: whatever
+    made him give them, that the draw has not shown these labels is true. An image that is labelled in full stays so.
     """
     passed = (observed == -2) | ((observed == 2) & (observed == 1).any(axis=0))
+    if isinstance(draw, CountDraw):
+        passed = passed | ((observed == -1) & (observed == 0).any(axis=1, keepdims=True))
     return np.where(passed, 0, np.minimum(observed, 1)).astype(np.int8)
 
 

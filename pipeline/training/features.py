@@ -24,13 +24,12 @@ from pipeline.labels.table import Table
 from pipeline.networks import pools
 from pipeline.networks.settings import Pool
 from pipeline.training.inputs import ImageInputs, Rows, batches
-from pipeline.training.settings import Features
+from pipeline.training.settings import SMALLER_PLACES, Features
 
 PLAIN, MIRRORED, PLACES = "features", "features_mirrored", "places"
 """Names of the arrays: one row an image, a training image, and an image again."""
 FILE, PLACES_FILE = "features.h5", "places.h5"
 """Names of the files: the second, where there are places, holds them alone."""
-SMALLER = "features of places take less with features.dtype: float16 or smaller pictures, and none with places: false"
 CHUNK = 1 << 20
 """Values that are written at a time."""
 AXES = {PLAIN: "image, feature", MIRRORED: "training image, feature", PLACES: "image, feature, row, column"}
@@ -64,11 +63,16 @@ class Extractor(NamedTuple):
     """Name of the dataset, for messages."""
 
     def shapes(self, images: ImageInputs, places: bool) -> dict[str, tuple[int, ...]]:
-        """Return the shape of an image's features, by the name of the array."""
+        """Return the shape of an image's features, by the name of the array.
+
+        Raises:
+            ConfigError: Places are wanted, and there is one.
+        """  # noqa: DOC502  raised by `raise_if_one_place`
         width = int(self.backbone.width) * len(self.pools)  # type: ignore[arg-type]
         if not places:
             return {PLAIN: (width,)}
         (one,) = self.extract(images, iter([np.arange(1)]), False, True)
+        raise_if_one_place(self.dataset, one[PLACES].shape[1:])
         return {name: part.shape[1:] for name, part in one.items()}
 
     def extract(
@@ -94,6 +98,18 @@ class Extractor(NamedTuple):
                 batch = batch.flip(3) if mirrored else batch
                 maps = backbone(batch.contiguous(memory_format=torch.channels_last))
                 yield {name: make(backbone, maps, self.pools).float().cpu().numpy() for name, make in wanted.items()}
+
+
+def raise_if_one_place(dataset: str, shape: tuple[int, ...]) -> None:
+    """Refuse to keep places of (D, h, w) maps that have one.
+
+    Raises:
+        ConfigError: So it is.
+    """
+    if math.prod(shape[1:]) == 1:
+        remedy = f"set it to false, heads of `places` to linear and beliefs.{dataset}.sharpness to null"
+        one = "the backbone's maps have one place at this size of the pictures, which pooled features are"
+        raise ConfigError(f"features.{dataset}.places: true, but {one}; {remedy}, or take larger pictures")
 
 
 def compute_features(
@@ -159,7 +175,7 @@ def _open_places(path: Path, shape: tuple[int, ...], settings: Features) -> np.m
             hdf5.allocate(path, PLACES, shape, settings.dtype, **about)
         except OSError as error:
             size = math.prod(shape) * np.dtype(settings.dtype).itemsize
-            raise FileError(f"{unwritable(path, size, error)}; {SMALLER}") from error
+            raise FileError(f"{unwritable(path, size, error)}; {SMALLER_PLACES}") from error
     return hdf5.map_array(path, PLACES)
 
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from pipeline.core.errors import FileError
 from pipeline.data import images
-from pipeline.labels.beliefs import Beliefs, beliefs_file, read_beliefs
+from pipeline.labels.beliefs import Beliefs, beliefs_file, check_settings, read_beliefs
 from pipeline.labels.observed import observed_file, read_shown
 from pipeline.labels.table import Table
 from pipeline.methods.shared import base
@@ -49,6 +49,8 @@ class Run:
     """Whether that is the estimate of the stage beliefs."""
     start: str
     """Method whose linear head fine-tuning starts from, or whose network lac goes on from."""
+    believing: dict[str, Any]
+    """Settings of the stage beliefs, as JSON values."""
     table: Table
 
     @property
@@ -73,7 +75,8 @@ class Run:
 
     @cached_property
     def beliefs(self) -> Beliefs:
-        """Beliefs about hidden labels; a `FileError` where they are absent, damaged, or not those of the table."""
+        """Beliefs about hidden labels; a `FileError` where they are absent, damaged, or not those asked for."""
+        check_settings(self.beliefs_file, self.believing)
         return read_beliefs(self.beliefs_file, self.table)
 
     @cached_property

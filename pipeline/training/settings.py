@@ -13,6 +13,10 @@ Decay = Annotated[float, Field(ge=0)]
 T = TypeVar("T")
 
 
+SMALLER_PLACES = "`dtype: float16` and a smaller prepare size take less, `places: false` none"
+"""What to do where features of places take too much room."""
+
+
 class Features(Strict):
     """What the feature cache holds."""
 

@@ -6,8 +6,10 @@ of images that it was not trained on (``auto``, `selection`). Nothing is chosen 
 
 import itertools
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +20,11 @@ from torch.nn import functional as F
 from pipeline.audits import paired
 from pipeline.audits.metrics import mean_average_precision
 from pipeline.core.progress import track
+from pipeline.labels import draws, oracles
 from pipeline.labels.beliefs import Beliefs
-from pipeline.labels.table import Table
+from pipeline.labels.observed import mark_not_shown
+from pipeline.labels.settings import Simulate
+from pipeline.labels.table import Objects, Table
 from pipeline.methods.shared import base
 from pipeline.methods.shared.base import Method
 from pipeline.methods.shared.problem import Problem, describe
@@ -29,8 +34,9 @@ from pipeline.training.features import Cache
 from pipeline.training.inputs import FeatureInputs, Inputs, Subset
 from pipeline.training.loop import stops_early
 from pipeline.training.search import Setting
-from pipeline.training.settings import SettingsSearch, Training
+from pipeline.training.settings import BeliefFits, GivenBeliefs, SettingsSearch, Training
 from pipeline.training.stacked import Head, Stack
+from pipeline.training.stored_beliefs import Labels, make_beliefs
 
 ARM = ("method", "settings", "learning_rate", "weight_decay", "scale")
 """Columns of the table that say what is tried; the others say on which labels, and what came of it."""
@@ -64,6 +70,44 @@ class Draw:
     """Where a score or a method reads them."""
     expected_positives: float | None
     """Labels an image, where params.yaml names or estimates them."""
+
+
+@dataclass(frozen=True)
+class LabelSource:
+    """Where the labels of a search come from, as the stages simulate and beliefs make them."""
+
+    root: Path
+    """Project root."""
+    dataset: str
+    data: tuple[Table, Objects | None]
+    drawing: Simulate
+    believing: BeliefFits | GivenBeliefs | None
+    """None where neither a score nor a method reads beliefs."""
+    features: Cache
+    count_labels: Callable[[Beliefs | None], float | None]
+    """Returns the labels that an image has, where params.yaml names or estimates them."""
+
+
+def draw_labels(source: LabelSource, number: int) -> Draw:
+    """Return one label draw, with what is believed of it.
+
+    Args:
+        source: Where labels come from.
+        number: Number of the draw.
+
+    Raises:
+        ConfigError: The features cannot be fitted, or the bias does not suit the data.
+        SourceError: A table of weights or beliefs is faulty.
+    """  # noqa: DOC502  raised by the functions below
+    table, objects = source.data
+    shown = draws.observe(source.root, table, objects, source.drawing, number)
+    known = shown.imply(table)
+    labels = oracles.label_sets(table, known.labels)
+    observed, beliefs = mark_not_shown(table, *known), None
+    if source.believing is not None:
+        drawn = Labels(table, observed, number)
+        beliefs = make_beliefs(source.root, source.dataset, source.believing, source.features, drawn).beliefs
+    return Draw(number, labels, observed == 1, beliefs, source.count_labels(beliefs))
 
 
 @dataclass(frozen=True)

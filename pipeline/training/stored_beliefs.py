@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pipeline.core import files
+from pipeline.core.errors import ConfigError
 from pipeline.labels.beliefs import Beliefs, read_given
 from pipeline.labels.table import Table
 from pipeline.methods.shared.draw_likelihood import CountDraw, ShareDraw, posterior_of_arrays
@@ -28,6 +29,38 @@ class Found(NamedTuple):
     """``weights`` (C, D) and ``bias`` (C,) of the linear head behind the beliefs; empty where there is none."""
     report: dict[str, Any]
     """Content of report.json."""
+
+
+class Labels(NamedTuple):
+    """Labels of a dataset under one draw."""
+
+    table: Table
+    observed: np.ndarray
+    """(N, C) int8 labels of `read_shown`."""
+    draw: int
+    """Number of the draw."""
+
+
+def make_beliefs(root: Path, dataset: str, settings: BeliefFits | GivenBeliefs, cache: Cache, labels: Labels) -> Found:
+    """Return beliefs as settings ask for them.
+
+    Args:
+        root: Project root.
+        dataset: Name of the dataset.
+        settings: Whose beliefs, and how they are made.
+        cache: The feature cache.
+        labels: The labels.
+
+    Raises:
+        ConfigError: The features cannot be fitted.
+        SourceError: The table of somebody's beliefs is faulty.
+    """  # noqa: DOC502  raised by the functions below
+    if isinstance(settings, GivenBeliefs):
+        return take_given(root, settings, labels.table, labels.observed)
+    try:
+        return fit_beliefs(settings, cache, *labels)
+    except ValueError as error:
+        raise ConfigError(f"beliefs.{dataset}: {error}") from error
 
 
 def fit_beliefs(settings: BeliefFits, cache: Cache, table: Table, observed: np.ndarray, seed: int) -> Found:
@@ -70,6 +103,7 @@ def fit_beliefs(settings: BeliefFits, cache: Cache, table: Table, observed: np.n
         },
         "classes_unseen": [table.classes[column] for column in fitted.unseen],
         "classes_seldom": [table.classes[column] for column in fitted.seldom],
+        "classes_everywhere": [table.classes[column] for column in fitted.everywhere],
     }
     arrays = (belief.astype(np.float32), logits.astype(np.float32))
     ranking = rank_unknown(cache.plain, cache.mirrored, observed, arrays[0], (table, seed))
@@ -131,6 +165,7 @@ def take_given(root: Path, settings: GivenBeliefs, table: Table, observed: np.nd
         },
         "classes_unseen": [],
         "classes_seldom": [],
+        "classes_everywhere": [],
     }
     shares = np.column_stack([train.mean(axis=0), np.full((len(table.classes), 2), np.nan)])
     arrays = (belief.astype(np.float32), logits.astype(np.float32))

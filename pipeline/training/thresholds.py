@@ -19,6 +19,15 @@ FEWEST = 50
 """Images on which shares are matched without those that were trained on."""
 
 
+class _Told(NamedTuple):
+    """(C,) bool, classes that the labels and rules of training images tell nothing of."""
+
+    nowhere: np.ndarray
+    """No image is known to have it."""
+    everywhere: np.ndarray
+    """Every image is."""
+
+
 class _Images(NamedTuple):
     """Images that thresholds are made on."""
 
@@ -55,11 +64,13 @@ def set_thresholds(run: Run, logits: dict[str, np.ndarray], left_out: np.ndarray
         held = _Images(np.append(table.rows("train"), held.rows), np.concatenate([left_out, held.logits]))
     fitted = _Images(table.rows("train"), logits["train"])
     shared, biased = _images_of_shares(held, fitted, beliefs, single)
-    unseen: np.ndarray = (
-        np.max(single[table.rows("train")], axis=0) < 1
-    )  # a class that rules make known has a share too
+    known = single[table.rows("train")]
+    fitted_to = (known == 1).any(axis=1) | (beliefs.draw == "share")
+    nowhere: np.ndarray = known.max(axis=0) < 1
+    everywhere: np.ndarray = known[fitted_to].min(axis=0) >= 1
+    told = _Told(nowhere, everywhere)
     cuts = {
-        "matching": _match(shared, beliefs, unseen),
+        "matching": _match(shared, beliefs, told.nowhere),
         **{f"{found:g}": _find(held, beliefs, single, found, groups) for found in FOUND},
         "clean": _choose_by_truth(run, logits["val"]),
     }
@@ -67,7 +78,7 @@ def set_thresholds(run: Run, logits: dict[str, np.ndarray], left_out: np.ndarray
         "rule": "present where the logit is at least the threshold",
         "images": {"matching": _count(run, shared), "conformal": _count(run, held), "trained_on": biased},
         "classes": {
-            name: _describe(column, beliefs, cuts, _count_shown(column, held, single, groups), unseen)
+            name: _describe(column, beliefs, cuts, _count_shown(column, held, single, groups), told)
             for column, name in enumerate(table.classes)
         },
         "test": _score(run, logits["test"], cuts),
@@ -131,16 +142,17 @@ def _count(run: Run, images: _Images) -> dict[str, int]:
 
 
 def _describe(
-    column: int, beliefs: Beliefs, cuts: dict[str, np.ndarray], shown: tuple[int, int | None], unseen: np.ndarray
+    column: int, beliefs: Beliefs, cuts: dict[str, np.ndarray], shown: tuple[int, int | None], told: _Told
 ) -> dict[str, Any]:
     """Return the entry of a class."""
     ends = ("value", "low", "high")
     conformal = {f"{found:g}": _plain(cuts[f"{found:g}"][column]) for found in FOUND}
-    reasons = ["no training image shows it, so its share is a guess"] * bool(unseen[column])
+    reasons = ["no training image shows it, so its share is a guess"] * bool(told.nowhere[column])
+    reasons += ["every training image has it, so none tells where it ends"] * bool(told.everywhere[column])
     lacking = [f"{100 * found:g}" for found, cut in zip(FOUND, conformal.values(), strict=True) if cut is None]
     images, groups = shown
-    told = f"{images} held-out images{'' if groups is None else f' of {groups} groups'} show it"
-    reasons += [f"{told}: too few to find {', '.join(lacking)} % of it"] * bool(lacking)
+    show = f"{images} held-out images{'' if groups is None else f' of {groups} groups'} show it"
+    reasons += [f"{show}: too few to find {', '.join(lacking)} % of it"] * bool(lacking)
     return {
         "share": dict(zip(ends, map(_plain, beliefs.shares[column]), strict=True)),
         "matching": dict(zip(ends, map(_plain, cuts["matching"][column]), strict=True)),

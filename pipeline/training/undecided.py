@@ -1,7 +1,7 @@
 """A linear head that leaves unknown labels undecided, to say which of them are present first of all.
 
-Beliefs judge an image by fits that did not see its labels. That is right for a chance; a list of missing labels may know
-what each image shows. Of photographs that might show either of two look-alikes, beliefs name both. A head that was
+Beliefs judge an image by fits that did not see its labels. That is right for a chance; a list of missing labels may
+know what each image shows. Of photographs that might show either of two look-alikes, beliefs name both. A head that was
 trained on the images themselves names fewer of these, and ranked beside the beliefs fewer still (benchmarks/missed.py).
 
 The loss is that of entropy maximisation, Zhou et al., ECCV 2022, Eq. 3-4; features are scaled to a mean square of 1.

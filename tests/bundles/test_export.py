@@ -30,7 +30,8 @@ def test_onnx_scores_as_torch_does(case: str, tmp_path: Path) -> None:
     model, pictures = read_model(folder), tiny.pixels(7, seed=5)
     session = onnxruntime.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
     for count in (1, 3, 7):
-        probabilities, logits = session.run(["probabilities", "logits"], {"images": pictures[:count]})
+        found = session.run(["probabilities", "logits"], {"images": pictures[:count]})
+        probabilities, logits = map(np.asarray, found)
         with torch.inference_mode():
             wanted = model.scorer(torch.from_numpy(pictures[:count]))
         np.testing.assert_allclose(probabilities, wanted.probabilities.numpy(), atol=1e-4, rtol=0)

@@ -12,7 +12,7 @@ from PIL import Image
 
 from pipeline.bundles.write import STANDALONE
 from pipeline.cli import main
-from pipeline.data import images
+from pipeline.data import formats, images
 from tests import tiny
 from tests.bundles import made
 from tests.data import test_images as odd
@@ -38,6 +38,11 @@ def turned(form: str, orientation: int) -> bytes:
     return odd.encoded(Image.fromarray(odd.noise(20, 31)), form, exif=exif)
 
 
+def heic() -> dict[str, bytes]:
+    """A turned picture of HEIC, where its extra is installed."""
+    return {"heic": turned("HEIF", 6)} if formats.HEIC else {}
+
+
 def odd_pictures() -> dict[str, bytes]:
     """Pictures of each kind that decoding treats apart."""
     grey16 = np.random.default_rng(1).integers(0, 65536, (9, 16)).astype(np.uint16)
@@ -49,9 +54,10 @@ def odd_pictures() -> dict[str, bytes]:
     return {
         **{
             f"turned-{form}-{n}": turned(form, n)
-            for form in ("PNG", "JPEG", "TIFF")
+            for form in ("PNG", "JPEG", "TIFF", "AVIF")
             for n in (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
         },
+        **heic(),
         "photo": odd.photo(),
         "damaged-tags": odd.encoded(Image.fromarray(odd.noise(3, 5)), exif=b"Exif\x00\x00II*\x00\xff\xff\xff\x7f"),
         "palette": odd.encoded(indexed),

@@ -15,14 +15,11 @@ from ruamel.yaml import YAML
 from pipeline.cli import check_data, inspect_data, main
 from pipeline.core.errors import ConfigError
 from pipeline.core.files import write_json
+from tests.trees import PICTURES, write_files
 
 CUT = {
     "size": 8,
-    "bad_images": "stop",
-    "links": "inside",
-    "max_pixels": 10**8,
-    "parents": {},
-    "exclusive": [],
+    **PICTURES,
     "val_fraction": 0.25,
     "split_seed": 1200,
 }
@@ -36,11 +33,7 @@ BLOCKS = {
         **{"split_column": "split", "group_column": None, "exhaustive": True, "classes": None},
         **{
             "size": 8,
-            "bad_images": "stop",
-            "links": "inside",
-            "max_pixels": 10**8,
-            "parents": {},
-            "exclusive": [],
+            **PICTURES,
             "val_fraction": 0.0,
             "test_fraction": 0.0,
             "split_seed": 1,
@@ -66,8 +59,7 @@ def pixels(seed: int, height: int = 24, width: int = 30) -> np.ndarray:
 
 
 def write(file: Path, text: str) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
+    write_files(file.parent, file.name, content=text)
 
 
 def voc(raw: Path) -> dict[str, Path]:

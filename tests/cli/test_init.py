@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from pipeline.config import preflight, profiles
 from pipeline.config.graph import LastRun
 from pipeline.core.errors import ConfigError, SourceError
 from pipeline.labels.table import Table
+from pipeline.networks import timm_backbone
+from tests.trees import write_files
 
 NAMES = [f"{number}.jpg" for number in range(12)]
 
@@ -34,9 +37,7 @@ def project(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def pictures(folder: Path, names: list[str]) -> Path:
-    for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(b"picture")
+    write_files(folder, *names, content=b"picture")
     return folder
 
 
@@ -594,6 +595,32 @@ def test_val_that_is_labelled_in_full_chooses_by_its_truth(project: Path, tmp_pa
     assert "select: auto" in init.format_profile("ticks", "/a", block, labels)
     block, labels = found_in(listed(tmp_path / "all"), exhaustive=True)
     assert "select: clean" in init.format_profile("all", "/a", block, labels)
+
+
+def test_images_are_scored_by_places_where_there_is_room(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """12 images of 1280 features at 49 places, two bytes each, twice: without truth `ridge` and `reckon` are there."""
+    assert init.MAP == timm_backbone.map_shape(init.MODEL, init.SIZE)
+    need = 12 * 1280 * 49 * 2 * 2
+    for name, free in (("roomy", need), ("cramped", need - 1)):
+        monkeypatch.setattr(init.shutil, "disk_usage", lambda _, free=free: SimpleNamespace(free=free))
+        assert main.main(["init", str(listed(tmp_path / name))]) == 0
+        out = capsys.readouterr().out
+        places = name == "roomy"
+        assert ("warning: features.cramped.places: takes 0.00301 GB" in out) == (not places)
+        params = profiles.params(project, name)
+        features = params.settings("features", name)
+        assert (features.places, features.pools, features.dtype) == (places, ["sqrt"], "float16")
+        assert params.settings("beliefs", name).sharpness == (0.2 if places else None)
+        tuned = params.settings("finetune", name)
+        for head in (params.settings("linear_init", name).head, tuned.head):
+            assert head.kind == ("places" if places else "linear")
+        assert tuned.schedule == "falling" and tuned.readout.sharpness == (0.2 if places else None)
+        assert {"ridge", "reckon"} <= set(params.grid.linear_init)
+        monkeypatch.undo()
+        monkeypatch.chdir(project)
+        assert preflight.check(project, params, LastRun(project)) == []
 
 
 def test_exhaustive_labels_with_gaps_are_doubted(tmp_path: Path) -> None:

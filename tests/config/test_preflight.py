@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import itertools
+import os
 import re
 import shutil
 from dataclasses import replace
@@ -28,6 +29,7 @@ from pipeline.sources import cub, voc
 from pipeline.training.settings import Training
 from tests import tiny
 from tests.sources import test_coco, test_cub, test_nus
+from tests.trees import PICTURES
 
 
 @pytest.fixture(scope="session")
@@ -457,11 +459,7 @@ VOC = {
     "difficult": "negative",
     "classes": None,
     "size": 48,
-    "bad_images": "stop",
-    "links": "inside",
-    "max_pixels": 10**8,
-    "parents": {},
-    "exclusive": [],
+    **PICTURES,
 }
 VOC |= {"val_fraction": 0.2, "split_seed": 1200}
 
@@ -600,11 +598,7 @@ def test_labels_that_are_not_exhaustive_ask_for_settings_of_their_own(project: P
         "source": "folder",
         "root": "raw",
         "size": 48,
-        "bad_images": "stop",
-        "links": "inside",
-        "max_pixels": 10**8,
-        "parents": {},
-        "exclusive": [],
+        **PICTURES,
         "classes": None,
         "split_seed": 0,
         "unlabelled": None,
@@ -692,11 +686,7 @@ def test_rows_that_simulate_or_training_would_refuse_are_named_first(project: Pr
         "root": "raw",
         "least_certainty": 1,
         "size": 48,
-        "bad_images": "stop",
-        "links": "inside",
-        "max_pixels": 10**8,
-        "parents": {},
-        "exclusive": [],
+        **PICTURES,
     }
     project.edit({"prepare/digits": block | {"val_fraction": 0.2, "split_seed": 1200}})
     bare = "prepare.digits: no val image has a positive label, so no epoch can be chosen by it"
@@ -853,6 +843,63 @@ def test_raw_lists_are_not_read_again_while_nothing_changed(project: Project, mo
     (project.root / "raw/JPEGImages/train_3.jpg").write_bytes(b"another")
     (problem,) = project.data_problems()
     assert problem == "prepare.digits: raw data of digits changed since prepare ran: dvc repro -f prepare@digits"
+
+
+PLACES = {
+    "features/default": {
+        "dtype": "float16",
+        "pools": ["mean", "sqrt"],
+        "places": True,
+        "mirrored": False,
+        "batch_size": 1,
+    }
+}
+
+
+def test_features_of_places_are_sized_and_need_their_room(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """4,600 digits of 48 px: 6 x 6 places of 128 channels, two pools, two bytes; and as much in DVC's cache."""
+    size, told = 4600 * 36 * 256 * 2, list[str]()
+    project.edit(PLACES)
+
+    def problems(free: int) -> list[str]:
+        monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+        return preflight.check(project.root, project.params, LastRun(project.root), told.append)
+
+    assert problems(2 * size) == []
+    (problem,) = problems(2 * size - 1)
+    assert problem == (
+        "features.digits.places: takes 0.17 GB, half of them in DVC's cache, and 0.17 GB are free; `dtype: float16` "
+        "and a smaller prepare size take less, `places: false` none"
+    )
+    assert set(told) == {
+        "features.digits.places: 4600 images of 256 features at 36 places in float16 are 0.0848 GB on disk, and as "
+        "much in DVC's cache"
+    }
+    there = project.root / "data" / "features" / "digits" / "places.h5"
+    there.parent.mkdir(parents=True)
+    there.write_bytes(b"")
+    os.truncate(there, size)
+    assert problems(0) == []
+    project.edit({"features/default/places": False})
+    told.clear()
+    assert problems(0) == [] and not told
+
+
+def test_features_of_one_place_are_refused(project: Project) -> None:
+    raw_data(project.root / "raw")
+    timm = {"source": "timm", "model": "test_resnet", "weights": "file", "file": "raw/w.pth", "mean": None, "std": None}
+    (project.root / "raw" / "w.pth").write_bytes(b"")
+    project.edit(PLACES | {"prepare/digits": VOC | {"root": "raw"}, "backbone/digits": timm})
+    for size, wanted in ((32, 1), (64, 0)):
+        project.edit({"prepare/digits/size": size})
+        found = [line for line in project.problems() if line.startswith("features.")]
+        assert len(found) == wanted
+    project.edit({"prepare/digits/size": 32})
+    (line,) = [line for line in project.problems() if line.startswith("features.")]
+    assert line.startswith("features.digits.places: true, but the backbone's maps have one place at this size")
+    assert line.endswith(
+        "set it to false, heads of `places` to linear and beliefs.digits.sharpness to null, or take larger pictures"
+    )
 
 
 def test_logits_of_all_epochs_that_are_too_large_to_keep_are_named(

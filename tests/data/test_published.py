@@ -25,6 +25,7 @@ from pipeline.labels.settings import Simulate
 from pipeline.labels.splits import split_rows
 from pipeline.labels.table import Table
 from pipeline.sources import coco, cub, nus, voc
+from tests.trees import PICTURES
 
 SHAPES = {  # official training and test images, classes, positives in the training part
     "voc": (5_717, 5_823, 20, round(1.46 * 5_717)),
@@ -80,11 +81,7 @@ NAMES = {
 }
 CUT = {
     "size": 448,
-    "bad_images": "stop",
-    "links": "inside",
-    "max_pixels": 10**8,
-    "parents": {},
-    "exclusive": [],
+    **PICTURES,
     "val_fraction": 0.2,
     "split_seed": 1200,
     "root": "raw",

@@ -11,15 +11,12 @@ from pipeline.core.faults import Faults
 from pipeline.core.text import read_fields, read_text
 from pipeline.data import raw
 from pipeline.labels.splits import split_rows
+from tests.trees import PICTURES
 
 CUT = {
     "root": "raw",
     "size": 8,
-    "bad_images": "stop",
-    "links": "inside",
-    "max_pixels": 10**8,
-    "parents": {},
-    "exclusive": [],
+    **PICTURES,
     "val_fraction": 0.25,
     "split_seed": 3,
 }

@@ -17,6 +17,7 @@ from pipeline.labels.recipe import literature
 from pipeline.labels.splits import split_rows
 from pipeline.labels.table import Dataset
 from pipeline.sources import coco
+from tests.trees import PICTURES
 
 CATEGORIES = {13: "stop sign", 1: "person", 90: "toothbrush"}  # ids with gaps, in the order of the file
 TRAIN = {  # image id -> (category id, iscrowd) of its annotations
@@ -77,11 +78,7 @@ def settings(root: str = ".", **changes) -> coco.Settings:
         "source": "coco",
         "root": root,
         "size": 8,
-        "bad_images": "stop",
-        "links": "inside",
-        "max_pixels": 10**8,
-        "parents": {},
-        "exclusive": [],
+        **PICTURES,
         "val_fraction": 0.25,
         "split_seed": 1200,
     }

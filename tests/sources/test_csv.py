@@ -17,6 +17,7 @@ from pipeline.core.errors import SourceError
 from pipeline.labels.implications import Rules
 from pipeline.labels.table import Dataset
 from pipeline.sources import csv, json
+from tests.trees import PICTURES, write_files
 
 NAMES = {"kind": "names", "column": "labels", "separator": ";"}
 COLUMNS = {"kind": "columns", "zero": "absent", "minus_one": "absent", "empty": "unknown"}
@@ -30,11 +31,7 @@ def settings(**changes) -> csv.Settings:
         "source": "csv",
         "root": ".",
         "size": 8,
-        "bad_images": "stop",
-        "links": "inside",
-        "max_pixels": 10**8,
-        "parents": {},
-        "exclusive": [],
+        **PICTURES,
         "file": "labels.csv",
         "delimiter": "comma",
     }
@@ -51,9 +48,7 @@ def settings(**changes) -> csv.Settings:
 
 def read(folder: Path, content: bytes | str, *more: str, **changes) -> Dataset:
     """Read a table beside pictures a.jpg to c.jpg, sub/d.jpg and more."""
-    for picture in ("a.jpg", "b.jpg", "c.jpg", "sub/d.jpg", *more):
-        (folder / picture).parent.mkdir(parents=True, exist_ok=True)
-        (folder / picture).write_bytes(b"x")
+    write_files(folder, "a.jpg", "b.jpg", "c.jpg", "sub/d.jpg", *more)
     (folder / "labels.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
     return csv.read(settings(**changes), folder)
 
@@ -367,10 +362,8 @@ def test_one_group_in_two_forms_is_never_two_groups(tmp_path, one, other, told):
 def test_groups_of_two_files_that_one_program_wrote_meet(tmp_path):
     """Of one file a value was missing, so its numbers became fractions."""
     for split, rows in (("train", "a.jpg,cat,1\nb.jpg,dog,2\n"), ("test", "c.jpg,cat,1.0\nd.jpg,dog,\n")):
-        (tmp_path / split).mkdir()
-        (tmp_path / split / "labels.csv").write_text(f"image,labels,of\n{rows}")
-        for line in rows.splitlines():
-            (tmp_path / split / line.partition(",")[0]).write_bytes(b"x")
+        write_files(tmp_path / split, "labels.csv", content=f"image,labels,of\n{rows}")
+        write_files(tmp_path / split, *(line.partition(",")[0] for line in rows.splitlines()))
     with pytest.raises(
         SourceError, match=r"'1' and '1.0' \(test/labels.csv line 2 and train/labels.csv line 2\)|'1.0' and '1'"
     ):
@@ -623,9 +616,7 @@ LABELS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cf", "C
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pool")
-    for picture in POOL:
-        (folder / picture).parent.mkdir(parents=True, exist_ok=True)
-        (folder / picture).write_bytes(b"x")
+    write_files(folder, *POOL)
     return folder
 
 
@@ -672,11 +663,7 @@ def test_a_table_written_as_csv_and_as_json_is_the_same_dataset(pool, data):
     common = {
         "root": ".",
         "size": 8,
-        "bad_images": "stop",
-        "links": "inside",
-        "max_pixels": 10**8,
-        "parents": {},
-        "exclusive": [],
+        **PICTURES,
         "classes": classes,
         "val_fraction": 0.3,
     }

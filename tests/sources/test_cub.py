@@ -10,6 +10,7 @@ from pipeline.core.errors import SourceError
 from pipeline.labels.splits import split_rows
 from pipeline.labels.table import Dataset
 from pipeline.sources import cub
+from tests.trees import PICTURES
 
 IMAGES = {  # id -> path, training?
     1: ("001.Albatross/Albatross_0002.jpg", 0),
@@ -58,11 +59,7 @@ def settings(root: str = ".", **changes) -> cub.Settings:
         "root": root,
         "least_certainty": 1,
         "size": 8,
-        "bad_images": "stop",
-        "links": "inside",
-        "max_pixels": 10**8,
-        "parents": {},
-        "exclusive": [],
+        **PICTURES,
     }
     return cub.Settings.model_validate(fixed | {"val_fraction": 0.4, "split_seed": 1200} | changes)
 

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from pipeline.core.errors import SourceError
 from pipeline.labels.table import Dataset
 from pipeline.sources import folder
+from tests.trees import PICTURES, write_files
 
 PLAIN = ("cat/1.jpg", "cat/2.JPG", "cat/deep/er/3.png", "dog/1.jpg", "dog/5.webp", "dog/6.jpg")
 
@@ -18,11 +19,7 @@ def settings(**changes) -> folder.Settings:
         "source": "folder",
         "root": "photos",
         "size": 8,
-        "bad_images": "stop",
-        "links": "inside",
-        "max_pixels": 10**8,
-        "parents": {},
-        "exclusive": [],
+        **PICTURES,
         "classes": None,
     }
     fixed |= {"split_folders": False, "same_name": "separate"}
@@ -32,9 +29,7 @@ def settings(**changes) -> folder.Settings:
 
 
 def write(root: Path, *names: str, content: bytes = b"x") -> None:
-    for name in names:
-        (root / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / "photos" / name).write_bytes(content)
+    write_files(root / "photos", *names, content=content)
 
 
 def read(root: Path, *names: str, **changes) -> Dataset:

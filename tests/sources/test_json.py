@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from pipeline.core.errors import SourceError
 from pipeline.labels.table import Dataset
 from pipeline.sources import json
+from tests.trees import PICTURES, write_files
 
 ENTRIES: list[dict[str, Any]] = [
     {"path": "a.jpg", "labels": ["cat", "dog"]},
@@ -30,11 +31,7 @@ def settings(**changes) -> json.Settings:
         "source": "json",
         "root": ".",
         "size": 8,
-        "bad_images": "stop",
-        "links": "inside",
-        "max_pixels": 10**8,
-        "parents": {},
-        "exclusive": [],
+        **PICTURES,
     }
     fixed |= {"file": "labels.json", "content": content, "exhaustive": False, "classes": None}
     fixed |= {"val_fraction": 0.25, "test_fraction": 0.25, "split_seed": 0, "unlabelled": None}
@@ -43,9 +40,7 @@ def settings(**changes) -> json.Settings:
 
 def read(folder: Path, content: Any, **changes) -> Dataset:
     """Read text or entries beside pictures a.jpg, b.jpg, sub/c.jpg and sub/d.jpg."""
-    for picture in ("a.jpg", "b.jpg", "sub/c.jpg", "sub/d.jpg"):
-        (folder / picture).parent.mkdir(exist_ok=True)
-        (folder / picture).write_bytes(b"x")
+    write_files(folder, "a.jpg", "b.jpg", "sub/c.jpg", "sub/d.jpg")
     text = content if isinstance(content, str | bytes) else encoder.dumps(content)
     (folder / "labels.json").write_bytes(text.encode() if isinstance(text, str) else text)
     return json.read(settings(**changes), folder)

@@ -9,6 +9,7 @@ from pipeline.core.errors import SourceError
 from pipeline.labels.splits import split_rows
 from pipeline.labels.table import Dataset
 from pipeline.sources import nus
+from tests.trees import PICTURES
 
 CONCEPTS = ("sky", "animal", "water")  # as in no alphabet, so that an order by file names would show
 TRAIN = {  # sky, animal, water
@@ -68,11 +69,7 @@ def settings(layout: str = "official", root: str = ".", **changes) -> nus.Settin
         "root": root,
         "classes": None,
         "size": 8,
-        "bad_images": "stop",
-        "links": "inside",
-        "max_pixels": 10**8,
-        "parents": {},
-        "exclusive": [],
+        **PICTURES,
     }
     return nus.Settings.model_validate(fixed | {"val_fraction": 0.25, "split_seed": 1200} | changes)
 

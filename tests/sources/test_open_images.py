@@ -6,6 +6,7 @@ import pytest
 from pipeline.core.errors import SourceError
 from pipeline.labels.table import Dataset
 from pipeline.sources import open_images
+from tests.trees import PICTURES, write_files
 
 HEAD = "ImageID,Source,LabelName,Confidence\n"
 TABLES = {
@@ -23,11 +24,7 @@ def settings(**changes) -> open_images.Settings:
         "source": "open_images",
         "root": ".",
         "size": 8,
-        "bad_images": "stop",
-        "links": "inside",
-        "max_pixels": 10**8,
-        "parents": {},
-        "exclusive": [],
+        **PICTURES,
         "file": "*-annotations-human-imagelabels.csv",
         "names": "class-descriptions.csv",
         "missing": "leave_out",
@@ -40,9 +37,7 @@ def settings(**changes) -> open_images.Settings:
 def tree(root: Path, **changes: str) -> None:
     for name, content in (TABLES | changes).items():
         (root / name).write_text(content)
-    for name in ("train/aa.jpg", "train/bb.png", "validation/cc.jpg"):
-        (root / name).parent.mkdir(exist_ok=True)
-        (root / name).write_bytes(b"x")
+    write_files(root, "train/aa.jpg", "train/bb.png", "validation/cc.jpg")
 
 
 def truth(data: Dataset) -> dict[str, list[int]]:

@@ -14,6 +14,7 @@ from pipeline.data.images import decode
 from pipeline.labels.splits import split_rows
 from pipeline.labels.table import Dataset
 from pipeline.sources import voc
+from tests.trees import PICTURES
 
 CLASSES = ("bird", "cat", "dog")
 TRAIN = {  # bird, cat, dog as in the files
@@ -50,11 +51,7 @@ def tree(folder: Path, train: dict = TRAIN, val: dict = VAL, classes: tuple[str,
 def settings(root: str = ".", **changes) -> voc.Settings:
     fixed = {"source": "voc", "root": root, "labels": "lists", "difficult": "negative", "classes": None, "size": 8}
     fixed |= {
-        "bad_images": "stop",
-        "links": "inside",
-        "max_pixels": 10**8,
-        "parents": {},
-        "exclusive": [],
+        **PICTURES,
         "val_fraction": 0.25,
         "split_seed": 1200,
     }

@@ -7,6 +7,7 @@ import pytest
 from pipeline.core.errors import SourceError
 from pipeline.labels.table import Dataset
 from pipeline.sources import xml
+from tests.trees import PICTURES, write_files
 
 
 def settings(**changes) -> xml.Settings:
@@ -14,11 +15,7 @@ def settings(**changes) -> xml.Settings:
         "source": "xml",
         "root": ".",
         "size": 8,
-        "bad_images": "stop",
-        "links": "inside",
-        "max_pixels": 10**8,
-        "parents": {},
-        "exclusive": [],
+        **PICTURES,
     }
     fixed |= {"exhaustive": True, "classes": None, "val_fraction": 0.25, "test_fraction": 0.25}
     fixed |= {"split_seed": 0, "unlabelled": None}
@@ -34,9 +31,7 @@ def annotation(*names: str, picture: str = "x.jpg") -> str:
 
 def put(root: Path, **files: str) -> None:
     for name, content in files.items():
-        place = root / name.replace("__", "/").replace("_", ".")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(content)
+        write_files(root, name.replace("__", "/").replace("_", "."), content=content)
 
 
 def tree(root: Path) -> None:

@@ -7,6 +7,7 @@ from pipeline.core.errors import SourceError
 from pipeline.core.faults import FaultyData
 from pipeline.labels.table import Dataset
 from pipeline.sources import yolo
+from tests.trees import PICTURES
 
 BOX = "0.5 0.5 0.1 0.1"
 YAML = "path: ../datasets/pets\ntrain: images/train\nval: val.txt\nnc: 3\nnames: {0: cat, 1: dog, 2: no}\n"
@@ -17,11 +18,7 @@ def settings(**changes) -> yolo.Settings:
         "source": "yolo",
         "root": ".",
         "size": 8,
-        "bad_images": "stop",
-        "links": "inside",
-        "max_pixels": 10**8,
-        "parents": {},
-        "exclusive": [],
+        **PICTURES,
         "file": "data.yaml",
         "exhaustive": True,
         "empty_file": "absent",

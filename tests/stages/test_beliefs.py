@@ -134,6 +134,7 @@ KINDS = {
     "known absences": absences,
     "images that show nothing": silent,
     "a class that is not shown": unseen,
+    "in every image": lambda project: project.write(observed=np.maximum(project.observed, [0, 1, 0]).astype(np.int8)),
     "one class": one_class,
     "fewer images than classes": few_images,
     "one group": partial(grouped, 1),
@@ -181,6 +182,10 @@ def test_every_image_and_class_has_a_belief_that_follows_from_its_logits(project
         name for name, count in zip(project.table.classes, (observed[rows] == 1).sum(axis=0), strict=True) if not count
     ]
     assert report["classes_unseen"] == names
+    seen = observed[rows][(observed[rows] == 1).any(axis=1)]
+    everywhere = [name for name, all_ in zip(project.table.classes, (seen == 1).all(axis=0), strict=True) if all_]
+    assert report["classes_everywhere"] == everywhere and (kind != "in every image" or everywhere)
+    assert ("every training image is known to have" in (project.folder / "summary.md").read_text()) == bool(everywhere)
     ends = np.array(
         [[report["shares"][name][end] for end in ("value", "low", "high")] for name in report["shares"]], float
     )

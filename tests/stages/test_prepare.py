@@ -20,6 +20,7 @@ from stages import prepare as stage
 from stages.prepare import prepare
 from stages.simulate import simulate
 from tests.stages import finished_runs
+from tests.trees import PICTURES
 
 VOC = {
     "source": "voc",
@@ -28,11 +29,7 @@ VOC = {
     "difficult": "negative",
     "classes": None,
     "size": 8,
-    "bad_images": "stop",
-    "links": "inside",
-    "max_pixels": 10**8,
-    "parents": {},
-    "exclusive": [],
+    **PICTURES,
     "val_fraction": 0.2,
     "split_seed": 1200,
 }
@@ -494,3 +491,41 @@ def test_real_photographs(project, repository):
     picture = decode(folder / "VOCdevkit" / "VOC2012" / table.paths[7], 10**8)
     assert np.array_equal(pixels[[7]][0], resize(picture, 32))
     assert "| test | 440 |" in (out / "summary.md").read_text()
+
+
+# ---------------------------------------------------------------------------------------------- corrections
+def test_corrections_are_known_through_prepare_and_simulate(project):
+    root = project(VOC)
+    small_tree(root / "raw")
+    prepare(root, "pets")
+    before = digests(root / "data" / "prepare" / "pets")
+    file = root / "corrections" / "pets.csv"
+    file.parent.mkdir()
+    first, last = "JPEGImages/img_0.jpg", "JPEGImages/img_7.jpg"
+    file.write_text(
+        f"path,class,value,who,when\n{first},dog,present,Ann,\n{first},cat,present,Bob,\n{last},cat,absent,,\n"
+    )
+    prepare(root, "pets")
+    folder = root / "data" / "prepare" / "pets"
+    table, report = read_table(folder / "table.h5"), json.loads((folder / "report.json").read_text())
+    assert table.truth[0].tolist() == [1, 1] and table.truth[6].tolist() == [0, 1]
+    counts = {key: report["corrections"][key] for key in ("agree", "add", "overturn", "people")}
+    assert counts == {"agree": 2, "add": 0, "overturn": 1, "people": {"Ann": 1, "Bob": 1, "nobody named": 1}}
+    summary = (folder / "summary.md").read_text()
+    assert (
+        "answers for 3 labels, by Ann 1, Bob 1, nobody named 1." in summary and "| dog | train | 0 | 0 | 1 |" in summary
+    )
+
+    simulate(root, "pets", 0)
+    with h5py.File(root / "data/simulate/pets-0/observed.h5") as stored:
+        single = stored["single"][()]
+        assert single[0].tolist() == [1, 1] and single[6].tolist() == [-1, 1]
+    assert "## Known by corrections" in (root / "data/simulate/pets-0/summary.md").read_text()
+
+    file.write_text("path,class,value,who,when\n")
+    prepare(root, "pets")
+    assert digests(folder) == before  # the data were never touched, and without an answer nothing is told of them
+
+    file.write_text(f"path,class,value\n{first},bird,present\n")
+    with pytest.raises(SourceError, match=r"corrections/pets\.csv: classes are not in the dataset .*: line 2 'bird'"):
+        prepare(root, "pets")

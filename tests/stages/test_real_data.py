@@ -20,6 +20,7 @@ from stages.features import features
 from stages.linear_init import linear_init
 from stages.prepare import prepare
 from stages.simulate import simulate
+from tests.trees import PICTURES
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 VOC = DATA / "voc_photos" / "VOCdevkit" / "VOC2012"
@@ -33,11 +34,7 @@ COCO_BLOCK = {
     "order": "string",
     "test_fraction": 0.4,
     "size": 160,
-    "bad_images": "stop",
-    "links": "inside",
-    "max_pixels": 10**8,
-    "parents": {},
-    "exclusive": [],
+    **PICTURES,
     "val_fraction": 0.3,
     "split_seed": 1200,
 }

@@ -17,10 +17,10 @@ from pipeline.labels.observed import observed_file, read_observed
 from pipeline.methods.shared.draw_likelihood import ShareDraw
 from pipeline.training import ridge
 from pipeline.training.beliefs import believe
-from pipeline.training.readout import closed_form
 from pipeline.training.features import Cache
+from pipeline.training.readout import closed_form
 from stages.linear_init import linear_init
-from tests.training.test_run import Project
+from tests.training.test_run import Project, asked_of
 
 SHARES = np.array([[0.2, 0.1, 0.3]] * 3)
 
@@ -38,7 +38,7 @@ def put_beliefs(project: Project, head: dict[str, np.ndarray]) -> Beliefs:
     belief, logits = np.random.default_rng(0).random(shape).astype(np.float32), np.zeros(shape, np.float32)
     found = Beliefs(belief, logits, 1.5, SHARES, "count", logits)
     table = project.root / "data" / "prepare" / "digits" / "table.h5"
-    write_beliefs(beliefs_file(project.root, "digits", 0), found, head, [table, project.labels], {})
+    write_beliefs(beliefs_file(project.root, "digits", 0), found, head, [table, project.labels], asked_of(project))
     return found
 
 

@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 from sklearn.metrics import average_precision_score
 
 from pipeline.config import rules
+from pipeline.config.params import read_params
 from pipeline.config.runs import read_run
 from pipeline.core import hdf5, resume, seal
 from pipeline.core.errors import ConfigError, FileError, TrainingError
@@ -671,6 +672,28 @@ def test_labels_that_are_not_exhaustive_are_no_clean_ones(project: Project) -> N
     assert scorer(project, "clean", exhaustive=False, scored=scored)(logits) == pytest.approx(100 * np.mean(found))
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"fits": 2}, "made with fits: 3, and params.yaml asks for fits: 2"),
+        ({"draw": {"kind": "share", "value": 0.5}}, r"made with draw: \{.*count.*\}, and .* for draw: \{.*share.*\}"),
+        ({"sharpness": 4.0}, r"made with sharpness: null, and params.yaml asks for sharpness: 4\.0"),
+        ({"kind": "file", "file": "x.csv", "fits": ..., "sharpness": ...}, r"made with kind: \"fits\", file: null"),
+    ],
+)
+def test_beliefs_that_were_made_otherwise_are_made_anew(
+    project: Project, change: dict[str, Any], words: str, repository: Path
+) -> None:
+    block = finished.shipped(repository)["beliefs"]["default"] | change
+    project.sections["beliefs"] = {"default": {key: value for key, value in block.items() if value is not ...}}
+    project.write_params()
+    with pytest.raises(FileError, match=rf"beliefs\.h5: {words}.*; run python -m stages\.beliefs digits 0$"):
+        linear_init(project.root, "digits", "an", 0, 0)
+    put_beliefs(project)
+    project.set("linear_init", epochs=1)
+    linear_init(project.root, "digits", "an", 0, 0)
+
+
 @pytest.mark.parametrize("method", ["full", "iun", "ridge_full"])
 def test_an_oracle_is_not_trained_on_labels_that_nobody_knows(project: Project, method: str) -> None:
     project.sections["methods"]["ridge_full"] = {"default": {}}
@@ -718,8 +741,13 @@ def put_beliefs(project: Project, draw: int = 0, **changes: np.ndarray) -> np.nd
     shares = belief.mean(axis=0)[:, None] * [1.0, 0.9, 1.1]
     found = Beliefs(belief, logits.astype(np.float32), float(belief.sum(axis=1).mean()), shares, "count", belief)
     labels = project.labels.parents[1] / f"digits-{draw}" / "observed.h5"
-    write_beliefs(beliefs_file(project.root, "digits", draw), found, {}, [labels], {"draw": {"kind": "count"}})
+    write_beliefs(beliefs_file(project.root, "digits", draw), found, {}, [labels], asked_of(project))
     return belief
+
+
+def asked_of(project: Project) -> dict[str, Any]:
+    """Settings of the beliefs that the project's params.yaml asks for."""
+    return read_params(project.root / "params.yaml").settings("beliefs", "digits").model_dump()
 
 
 def nothing_observed_in_val(project: Project) -> None:

@@ -5,17 +5,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 from pipeline.core.errors import FileError
 from pipeline.core.files import read_json
-from pipeline.labels.beliefs import beliefs_file, read_beliefs
+from pipeline.labels.beliefs import Beliefs, beliefs_file, read_beliefs, write_beliefs
 from pipeline.training import thresholds
 from stages.finetune import finetune
 from stages.linear_init import linear_init
 from tests import tiny
 from tests.stages import finished_runs as finished
 from tests.training.test_auto import set_auto
-from tests.training.test_run import Project, arrays, project, put_beliefs  # noqa: F401
+from tests.training.test_run import Project, arrays, asked_of, project, put_beliefs  # noqa: F401
 
 
 @pytest.fixture(autouse=True)
@@ -174,6 +175,33 @@ def test_a_class_that_is_known_by_rules_alone_has_a_share_to_match(project: Proj
     val, share = logits(project, "val")[:, 1], entry["share"]["value"]
     assert abs((val >= entry["matching"]["value"]).sum() - share * finished.VAL) <= 0.5 + 1e-6
     assert "guess" not in entry["reason"] and entry["shown"] == 0
+
+
+@pytest.mark.parametrize("draw", ["count", "share"])
+def test_a_share_of_all_or_none_has_a_finite_threshold_and_a_reason(project: Project, draw: str) -> None:
+    """Rules make a class known in every training image; of another nothing is known, and its share is 0."""
+    single = project.observed["single"].copy()
+    single[:, 0], single[:, 2] = 1, 0
+    implied = np.zeros(single.shape, bool)
+    implied[:, 1] = True
+    single[:, 1] = 1
+    project.put(project.labels, **project.observed | {"single": single, "implied": implied})
+    logits_of = 4 * (project.table.truth - 0.5) + tiny.numbers(*single.shape, seed=6)
+    logits_of[:, 1], logits_of[:, 2] = 60, -60
+    shares = np.array([[0.5, 0.4, 0.6], [1, 1, 1], [0, 0, 0]], float)
+    belief = expit(logits_of).astype(np.float32)
+    found = Beliefs(belief, logits_of.astype(np.float32), 1.5, shares, draw)
+    write_beliefs(beliefs_file(project.root, "digits", 0), found, {}, [project.labels], asked_of(project))
+    linear_init(project.root, "digits", "an", 0, 0)
+    text = (project.folder("linear_init", "digits-an-0-0") / "thresholds.json").read_text()
+    assert "Infinity" not in text and "NaN" not in text
+    every, none = (stored(project)["classes"][project.table.classes[column]] for column in (1, 2))
+    val = logits(project, "val")[:, 1]
+    assert list(every["matching"].values()) == [pytest.approx(float(val.min()))] * 3
+    assert "every training image has it, so none tells where it ends" in every["reason"]
+    assert set(none["matching"].values()) == {None}
+    assert "no training image shows it, so its share is a guess" in none["reason"]
+    assert "every training image" in stored(project)["classes"][project.table.classes[0]]["reason"]  # all show it
 
 
 def test_f1_on_test_is_that_of_the_stored_thresholds(project: Project) -> None:

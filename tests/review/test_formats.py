@@ -1,0 +1,202 @@
+"""Tasks of other tools, and back: every question's answer comes home under its own name."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from pipeline.core.errors import SourceError
+from pipeline.labels.corrections import Correction
+from pipeline.review import formats
+from pipeline.review.answers import Answers, merge_answers
+from tests.review.asked import CLASSES, PATHS, questions
+
+WANTED = {(each.path, each.label): ("present", "absent", None)[number % 3] for number, each in enumerate(questions())}
+"""What a person answers; None: nothing."""
+EXPECTED = {cell: value for cell, value in WANTED.items() if value}
+
+
+def fill_csv(file: Path) -> Path:
+    lines = file.read_text(encoding="utf-8").splitlines()
+    values = [value or "" for value in WANTED.values()]
+    filled = [line.replace(",,,", f",{value},,", 1) for line, value in zip(lines[1:], values, strict=True)]
+    file.write_text("\n".join([lines[0], *filled]), encoding="utf-8")
+    return file
+
+
+def fill_label_studio(file: Path) -> Path:
+    """A person who opens a task answers for all classes that it asks about; the others' tasks stay as they came."""
+    tasks = json.loads(file.read_text(encoding="utf-8"))
+    for task in tasks:
+        data = task["data"]
+        chosen = [name for name in data["ask"] if WANTED[data["path"], name] == "present"]
+        result = {"from_name": "labels", "to_name": "image", "type": "choices", "value": {"choices": chosen}}
+        annotation = {
+            "result": [result],
+            "completed_by": {"id": 3, "email": "ann@example.org"},
+            "updated_at": "2026-01-02",
+        }
+        cancelled = {"result": [], "was_cancelled": True, "completed_by": 4}
+        task["annotations"] = [annotation, cancelled]
+    tasks.append({"data": {"image": "/data/local-files/?d=plain.jpg"}, "annotations": [], "predictions": []})
+    file.write_text(json.dumps(tasks), encoding="utf-8")
+    return file
+
+
+def fill_coco(file: Path) -> Path:
+    content = json.loads(file.read_text(encoding="utf-8"))
+    paths = {image["id"]: image["file_name"] for image in content["images"]}
+    names = {category["id"]: category["name"] for category in content["categories"]}
+    for annotation in content["annotations"]:
+        value = WANTED[paths[annotation["image_id"]], names[annotation["category_id"]]]
+        if value:
+            annotation["attributes"]["answer"] = value
+    file.write_text(json.dumps(content), encoding="utf-8")
+    return file
+
+
+def fill_cvat(file: Path) -> Path:
+    tree = ElementTree.parse(file)
+    for image in tree.iter("image"):
+        for tag in image.iter("tag"):
+            attribute = tag.find("attribute")
+            assert attribute is not None and attribute.text == "unsure"
+            attribute.text = WANTED[image.attrib["name"], tag.attrib["label"]] or "unsure"
+    tree.write(file, encoding="utf-8")
+    return file
+
+
+def fill_fiftyone(file: Path) -> Path:
+    """FiftyOne gives whole paths back."""
+    content = json.loads(file.read_text(encoding="utf-8"))
+    for sample in content["samples"]:
+        for found in sample["predictions"]["classifications"]:
+            found["tags"] = [value] if (value := WANTED[sample["filepath"], found["label"]]) else ["seen"]
+        sample["filepath"] = f"/somewhere/pictures/{sample['filepath']}"
+    file.write_text(json.dumps(content), encoding="utf-8")
+    return file.parent
+
+
+FILL: dict[str, Callable[[Path], Path]] = {
+    "csv": fill_csv,
+    "labelstudio": fill_label_studio,
+    "coco": fill_coco,
+    "fiftyone": fill_fiftyone,
+    "cvat": fill_cvat,
+}
+
+
+def written(kind: str, folder: Path) -> Path:
+    """The tasks of a tool, the first of its files."""
+    files = []
+    for ending, text in formats.format_tasks(kind, questions(), CLASSES, lambda row: (48, 64)).items():
+        files.append(folder / f"pets-{kind}{ending}")
+        files[-1].parent.mkdir(exist_ok=True)
+        files[-1].write_text(text, encoding="utf-8")
+    return files[0]
+
+
+def read(file: Path) -> dict[tuple[str, str], str]:
+    answers = formats.place_answers(formats.read_tasks(file, "Ann", "now"), PATHS, CLASSES, file.name)
+    assert all(answer.who and answer.when for answer in answers)
+    return {(answer.path, answer.label): answer.value for answer in answers}
+
+
+def test_every_format_is_tried():
+    assert set(FILL) == set(formats.WRITERS)
+
+
+@pytest.mark.parametrize("kind", FILL)
+def test_tasks_without_an_answer_answer_nothing(kind, tmp_path):
+    """A model's own predictions are nobody's answers."""
+    assert read(written(kind, tmp_path)) == {}
+
+
+@pytest.mark.parametrize("kind", FILL)
+def test_answers_come_back_under_their_names(kind, tmp_path):
+    found = read(FILL[kind](written(kind, tmp_path)))
+    open_tasks = {cell: "absent" for cell, value in WANTED.items() if value is None} if kind == "labelstudio" else {}
+    assert found == EXPECTED | open_tasks
+
+
+def test_a_label_studio_person_is_named(tmp_path):
+    answers = formats.read_tasks(fill_label_studio(written("labelstudio", tmp_path)), "Ann", "now")
+    assert {(answer.who, answer.when) for answer in answers} == {("ann@example.org", "2026-01-02")}
+
+
+def test_a_class_that_nobody_asked_about_can_be_chosen(tmp_path):
+    result = [{"type": "choices", "value": {"choices": ["été"]}}, {"type": "textarea", "value": {"text": ["x"]}}]
+    task = {"data": {"image": "http://host/data/local-files/?d=Gr%C3%BC%C3%9Fe/%C3%BC%201.jpg"}}
+    (tmp_path / "x.json").write_text(json.dumps([task | {"annotations": [{"result": result, "completed_by": 7}]}]))
+    (answer,) = formats.read_tasks(tmp_path / "x.json", "Ann", "now")
+    assert answer == ("Grüße/ü 1.jpg", "été", "present", "7", "now")
+
+
+REFUSED = {
+    "x.csv": ("a,b\n1,2\n", "neither a table of path,class,value"),
+    "y.csv": ("path,class,value\na,b\n", "line 2 has another number of fields than 3"),
+    "z.csv": ("path,class,value\nplain.jpg,été,maybe\n", "answers are present or absent, not maybe"),
+    "a.json": ("{", "Expecting"),
+    "b.json": ("[" * 100_000, "recursion|nested"),
+    "c.json": ('{"a": 1}', "JSON of none of Label Studio .*, COCO and FiftyOne"),
+    "d.json": ('[{"data": {"text": "x"}, "annotations": [{"result": []}]}]', "is not complete: KeyError 'image'"),
+    "e.json": (
+        '{"images": [], "categories": [], "annotations": [{"attributes": {"answer": "present"}}]}',
+        "not complete",
+    ),
+    "f.json": ('{"samples": [{"p": {"_cls": "Classifications"}}]}', "is not complete"),
+    "a.xml": ("<annotations>", "no element found|unclosed"),
+    "b.xml": ("<annotation></annotation>", "XML of 'annotation', not CVAT's"),
+    "c.xml": ('<!DOCTYPE a [<!ENTITY b "cc">]><annotations>&b;</annotations>', "EntitiesForbidden|entity"),
+    "empty": ("", "neither a table"),
+    "bytes": ("\udcff", "UTF-8"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_export_is_refused(name, tmp_path):
+    text, words = REFUSED[name]
+    (tmp_path / name).write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(SourceError, match=words):
+        formats.read_tasks(tmp_path / name, "Ann", "now")
+
+
+def test_names_of_other_data_are_listed():
+    answers = [Correction("no.jpg", "été", "present"), Correction("plain.jpg", "zebra", "absent")]
+    with pytest.raises(SourceError, match=r"x\.json: images are not in the dataset: 'no\.jpg'\n.*classes .* 'zebra'"):
+        formats.place_answers(answers, PATHS, CLASSES, "x.json")
+
+
+# ---------------------------------------------------------------------------------------------- merging
+def answer(value: str, who: str = "Ann", when: str = "now") -> Correction:
+    return Correction("plain.jpg", "été", value, who, when)
+
+
+def test_answers_are_added_once(tmp_path):
+    file = tmp_path / "corrections" / "pets.csv"
+    assert merge_answers(file, [answer("present"), answer("present", "Bob")]) == {
+        "added": 2,
+        "replaced": 0,
+        "before": 0,
+    }
+    before = file.read_bytes()
+    assert merge_answers(file, [answer("present", when="later")]) == {"added": 0, "replaced": 0, "before": 1}
+    assert file.read_bytes() == before
+
+
+def test_another_mind_replaces_ones_own_answer(tmp_path):
+    file = tmp_path / "pets.csv"
+    merge_answers(file, [answer("present")])
+    assert merge_answers(file, [answer("absent", when="later")])["replaced"] == 1
+    assert Answers(file, "Ann").read() == [answer("absent", when="later")]
+
+
+def test_answers_that_differ_are_named_and_nothing_is_lost(tmp_path):
+    file = tmp_path / "pets.csv"
+    merge_answers(file, [answer("present", "Bob")])
+    before = file.read_bytes()
+    with pytest.raises(SourceError, match=r"'plain\.jpg' 'été': Ann says absent, Bob present; nothing was added"):
+        merge_answers(file, [answer("absent"), Correction("a.jpg", "été", "present")])
+    assert file.read_bytes() == before
