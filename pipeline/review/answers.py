@@ -1,18 +1,20 @@
 """The answers of a review, stored one by one: the file is whole at any time, whoever is killed."""
 
-import threading
-from collections.abc import Iterable
+import fcntl
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pipeline.core.errors import SourceError
+from pipeline.core.errors import FileError, SourceError
 from pipeline.labels.corrections import VALUES, Correction, read_answers, write_answers
 
 
 class Answers:
     """The corrections file of a dataset, as one person adds to it.
 
-    It is read anew before each change, so that what others wrote meanwhile stays; calls come from several threads.
+    It is read anew before each change, so that what others wrote meanwhile stays; calls come from several threads, and
+    other processes write too.
 
     Args:
         file: The file, which need not be there.
@@ -21,7 +23,6 @@ class Answers:
 
     def __init__(self, file: Path, who: str) -> None:
         self.file, self.who = file, who
-        self._lock = threading.Lock()
 
     def read(self) -> list[Correction]:
         """Return all answers of the file, those of others too.
@@ -48,9 +49,9 @@ class Answers:
 
         Raises:
             SourceError: The file is no table of answers: it stays as it is.
-            FileError: It cannot be written.
+            FileError: It cannot be locked or written.
         """  # noqa: DOC502  raised by the functions below
-        with self._lock:
+        with _lock(self.file):
             answers = self.read()
             kept = [answer for answer in answers if (answer.path, answer.label, answer.who) != (path, label, self.who)]
             if value is not None:
@@ -60,6 +61,30 @@ class Answers:
         others = [answer for answer in kept if (answer.path, answer.label) == (path, label) and answer.value != value]
         said = [f"{answer.who or 'somebody'} says {answer.value}" for answer in others if value is not None]
         return f"{path} {label}: {', '.join(said)}; mend {self.file} before you run prepare" if said else ""
+
+
+@contextmanager
+def _lock(file: Path) -> Iterator[None]:
+    """Keep others, threads and processes, from changing a file; they wait until the block ends.
+
+    The lock is on a file beside it, since each change puts a new file in the place of the old one.
+
+    Raises:
+        FileError: The lock cannot be had, as on a disk without locks.
+    """
+    path = file.with_name(f".{file.name}.lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        held = open(path, "ab")
+    except OSError as error:
+        raise FileError(f"{path}: cannot be made ({error.strerror or error}); answers are stored beside it") from error
+    with held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX)
+        except OSError as error:
+            remedy = "keep the project on a disk that knows locks"
+            raise FileError(f"{path}: cannot be locked ({error.strerror or error}); {remedy}") from error
+        yield
 
 
 def now() -> str:
@@ -79,29 +104,31 @@ def merge_answers(file: Path, new: Iterable[Correction]) -> dict[str, int]:
 
     Raises:
         SourceError: The file is no table of answers, or answers differ; nothing is written then.
-    """
-    kept = [answer for _, answer in read_answers(file)] if file.exists() else []
-    places = {(answer.path, answer.label, answer.who): place for place, answer in enumerate(kept)}
-    counts = {"added": 0, "replaced": 0, "before": 0}
-    for answer in new:
-        place = places.setdefault((answer.path, answer.label, answer.who), len(kept))
-        if place == len(kept):
-            kept.append(answer)
-            counts["added"] += 1
-        elif kept[place].value == answer.value:
-            counts["before"] += 1
-        else:
-            kept[place] = answer
-            counts["replaced"] += 1
-    first: dict[tuple[str, str], Correction] = {}
-    for answer in kept:
-        other = first.setdefault((answer.path, answer.label), answer)
-        if other.value != answer.value:
-            both = f"{answer.who or 'somebody'} says {answer.value}, {other.who or 'somebody'} {other.value}"
-            remedy = "nothing was added: agree on one, and delete the other"
-            raise SourceError(f"{answer.path!r} {answer.label!r}: {both}; {remedy}")
-    write_answers(file, kept)
-    return counts
+        FileError: It cannot be locked or written.
+    """  # noqa: DOC502  raised by the functions below too
+    with _lock(file):
+        kept = [answer for _, answer in read_answers(file)] if file.exists() else []
+        places = {(answer.path, answer.label, answer.who): place for place, answer in enumerate(kept)}
+        counts = {"added": 0, "replaced": 0, "before": 0}
+        for answer in new:
+            place = places.setdefault((answer.path, answer.label, answer.who), len(kept))
+            if place == len(kept):
+                kept.append(answer)
+                counts["added"] += 1
+            elif kept[place].value == answer.value:
+                counts["before"] += 1
+            else:
+                kept[place] = answer
+                counts["replaced"] += 1
+        first: dict[tuple[str, str], Correction] = {}
+        for answer in kept:
+            other = first.setdefault((answer.path, answer.label), answer)
+            if other.value != answer.value:
+                both = f"{answer.who or 'somebody'} says {answer.value}, {other.who or 'somebody'} {other.value}"
+                remedy = "nothing was added: agree on one, and delete the other"
+                raise SourceError(f"{answer.path!r} {answer.label!r}: {both}; {remedy}")
+        write_answers(file, kept)
+        return counts
 
 
 def is_value(value: object) -> bool:
