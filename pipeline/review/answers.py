@@ -32,9 +32,9 @@ class Answers:
         """
         return [answer for _, answer in read_answers(self.file)] if self.file.exists() else []
 
-    def mine(self) -> dict[tuple[str, str], str]:
-        """Return the person's own answers: path and class -> value."""
-        return {(answer.path, answer.label): answer.value for answer in self.read() if answer.who == self.who}
+    def mine(self) -> dict[tuple[str, str], Correction]:
+        """Return the person's own answers, by path and class."""
+        return {(answer.path, answer.label): answer for answer in self.read() if answer.who == self.who}
 
     def put(self, path: str, label: str, value: str | None) -> str:
         """Store an answer in place of an earlier one of the same person about the same cell.
@@ -97,10 +97,11 @@ def merge_answers(file: Path, new: Iterable[Correction]) -> dict[str, int]:
 
     Args:
         file: The file, which need not be there.
-        new: The answers, of known images and classes. One of the same person about the same cell replaces the earlier.
+        new: The answers, of known images and classes. One of the same person about the same cell replaces another, but
+            for one that was given later.
 
     Returns:
-        How many were `added`, `replaced`, and were there `before`.
+        How many were `added`, `replaced`, were there `before`, and are `older` than another answer, which stays.
 
     Raises:
         SourceError: The file is no table of answers, or answers differ; nothing is written then.
@@ -109,7 +110,7 @@ def merge_answers(file: Path, new: Iterable[Correction]) -> dict[str, int]:
     with _lock(file):
         kept = [answer for _, answer in read_answers(file)] if file.exists() else []
         places = {(answer.path, answer.label, answer.who): place for place, answer in enumerate(kept)}
-        counts = {"added": 0, "replaced": 0, "before": 0}
+        counts = {"added": 0, "replaced": 0, "before": 0, "older": 0}
         for answer in new:
             place = places.setdefault((answer.path, answer.label, answer.who), len(kept))
             if place == len(kept):
@@ -117,6 +118,8 @@ def merge_answers(file: Path, new: Iterable[Correction]) -> dict[str, int]:
                 counts["added"] += 1
             elif kept[place].value == answer.value:
                 counts["before"] += 1
+            elif _is_later(kept[place].when, answer.when):
+                counts["older"] += 1
             else:
                 kept[place] = answer
                 counts["replaced"] += 1
@@ -129,6 +132,16 @@ def merge_answers(file: Path, new: Iterable[Correction]) -> dict[str, int]:
                 raise SourceError(f"{answer.path!r} {answer.label!r}: {both}; {remedy}")
         write_answers(file, kept)
         return counts
+
+
+def _is_later(when: str, other: str) -> bool:
+    """Return whether a time is after another; not where one of them is no time. Without a zone it is in UTC."""
+    try:
+        times = [datetime.fromisoformat(text.strip()) for text in (when, other)]
+    except ValueError:
+        return False
+    one, two = (time if time.tzinfo else time.replace(tzinfo=UTC) for time in times)
+    return one > two
 
 
 def is_value(value: object) -> bool:

@@ -103,6 +103,37 @@ def test_a_saved_page_keeps_its_answers_and_gives_them_as_a_file(
     check_nothing_leaves(browser, page.as_uri())
 
 
+def test_a_saved_page_gives_its_own_answers_each_by_who_gave_it(
+    browser: Browser, downloads: Path, tmp_path: Path
+) -> None:
+    """Two people and two pages of one dataset, in one browser."""
+    asked = questions()
+    saved = downloads / "pets.csv"
+
+    def answer(part: slice, who: str, *keys: str) -> list[tuple[str, ...]]:
+        page = tmp_path / "pets.html"
+        html = render_page(review("", asked[part]), make_thumbnails(asked, picture))
+        page.write_text(html.replace("0123456789ab", "shared"), encoding="utf-8")
+        browser.open(page.as_uri(), 1280)
+        browser.run(
+            f"const who = document.getElementById('who'); who.value = {who!r}; who.dispatchEvent(new Event('input'))"
+        )
+        browser.press(*keys, "s")
+        wait_for(saved.is_file)
+        found = [answer[:4] for answer in read_tasks(saved, "", "")]
+        saved.unlink()
+        return found
+
+    def told(at: int, value: str, who: str) -> tuple[str, ...]:
+        return asked[at].path, asked[at].label, value, who
+
+    assert answer(slice(0, 4), "Ann", "y") == [told(0, "present", "Ann")]
+    wanted = [told(0, "present", "Ann"), told(1, "absent", "Bob")]
+    assert answer(slice(0, 4), "Bob", "n") == wanted
+    assert answer(slice(1, 4), "Cem", "y") == [wanted[1], told(2, "present", "Cem")]
+    assert answer(slice(4, 6), "Cem", "n") == [told(4, "absent", "Cem")]
+
+
 def test_what_a_person_needs_is_said_to_who_does_not_see(browser: Browser, server: ReviewServer) -> None:
     browser.open(server.address, 1280)
     browser.press("y")

@@ -180,9 +180,15 @@ def test_answers_are_added_once(tmp_path):
         "added": 2,
         "replaced": 0,
         "before": 0,
+        "older": 0,
     }
     before = file.read_bytes()
-    assert merge_answers(file, [answer("present", when="later")]) == {"added": 0, "replaced": 0, "before": 1}
+    assert merge_answers(file, [answer("present", when="later")]) == {
+        "added": 0,
+        "replaced": 0,
+        "before": 1,
+        "older": 0,
+    }
     assert file.read_bytes() == before
 
 
@@ -191,6 +197,26 @@ def test_another_mind_replaces_ones_own_answer(tmp_path):
     merge_answers(file, [answer("present")])
     assert merge_answers(file, [answer("absent", when="later")])["replaced"] == 1
     assert Answers(file, "Ann").read() == [answer("absent", when="later")]
+
+
+EARLIER = {  # times, the first before the second
+    "2026-01-02T09:00:00Z": "2026-01-02T09:00:01Z",
+    "2026-01-02T09:00:00.5Z": "2026-01-02T09:00:00.75+00:00",
+    "2026-01-02T10:00:00+02:00": "2026-01-02T09:00:00Z",
+    "2026-01-02 08:59": "2026-01-02T09:00:00Z",
+    "2026-01-01": "2026-01-02",
+}
+
+
+@pytest.mark.parametrize("earlier", EARLIER)
+def test_an_older_answer_never_replaces_a_newer(earlier, tmp_path):
+    file, later = tmp_path / "pets.csv", EARLIER[earlier]
+    merge_answers(file, [answer("present", when=later)])
+    assert merge_answers(file, [answer("absent", when=earlier)]) == {"added": 0, "replaced": 0, "before": 0, "older": 1}
+    assert Answers(file, "Ann").read() == [answer("present", when=later)]
+    file.unlink()
+    merge_answers(file, [answer("present", when=earlier)])
+    assert merge_answers(file, [answer("absent", when=later)])["replaced"] == 1
 
 
 def test_answers_that_differ_are_named_and_nothing_is_lost(tmp_path):

@@ -9,11 +9,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pipeline.labels.corrections import Correction
 from pipeline.review.page import make_thumbnails, render_page
 from tests.review.asked import CLASSES, Elements, picture, questions, review
 
+STORED = {
+    0: Correction(questions()[0].path, questions()[0].label, "present", "Ann", "now"),
+    3: Correction(questions()[3].path, questions()[3].label, "absent", "Ann", "then"),
+}
 
-@pytest.fixture(scope="module", params=[None, {0: "present", 3: "absent"}], ids=["file", "served"])
+
+@pytest.fixture(scope="module", params=[None, STORED], ids=["file", "served"])
 def html(request) -> str:
     return render_page(review(), make_thumbnails(questions(), picture), request.param)
 
@@ -63,9 +69,10 @@ def test_pictures_are_small_and_right(html):
 
 
 def test_what_was_answered_is_marked():
-    html = render_page(review(), make_thumbnails(questions(), picture), {0: "present", 3: "absent"})
-    stored = [card["data-stored"] for card in Elements(html).all("article")]
-    assert stored == ["present", "", "", "absent", *[""] * (len(stored) - 4)]
+    html = render_page(review(), make_thumbnails(questions(), picture), STORED)
+    stored = [(card["data-stored"], card["data-when"]) for card in Elements(html).all("article")]
+    open_ = ("", "")
+    assert stored == [("present", "now"), open_, open_, ("absent", "then"), *[open_] * (len(stored) - 4)]
 
 
 def test_a_page_without_a_question_says_so():
