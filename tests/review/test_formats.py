@@ -1,6 +1,7 @@
 """Tasks of other tools, and back: every question's answer comes home under its own name."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
@@ -137,7 +138,7 @@ def test_a_class_that_nobody_asked_about_can_be_chosen(tmp_path):
 REFUSED = {
     "x.csv": ("a,b\n1,2\n", "neither a table of path,class,value"),
     "y.csv": ("path,class,value\na,b\n", "line 2 has another number of fields than 3"),
-    "z.csv": ("path,class,value\nplain.jpg,été,maybe\n", "answers are present or absent, not maybe"),
+    "z.csv": ("path,class,value\nplain.jpg,été,maybe\n", "answers are not present or absent: line 2: 'maybe'"),
     "a.json": ("{", "Expecting"),
     "b.json": ("[" * 100_000, "recursion|nested"),
     "c.json": ('{"a": 1}', "JSON of none of Label Studio .*, COCO and FiftyOne"),
@@ -161,6 +162,67 @@ def test_what_is_no_export_is_refused(name, tmp_path):
     (tmp_path / name).write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(SourceError, match=words):
         formats.read_tasks(tmp_path / name, "Ann", "now")
+
+
+ODD = [None, True, 5, 1.5, [], ["present"], {}, {"a": 1}]
+"""What JSON may hold where a text belongs."""
+
+
+def odd_label_studio(key: str, odd: object) -> list[object]:
+    data = {"path": "plain.jpg", "ask": ["été"]} | ({"path": odd} if key == "path" else {})
+    data |= {"ask": odd} if key == "ask" else {"ask": ["été", odd]} if key == "class" else {}
+    choices = odd if key == "choices" else [odd] if key == "choice" else []
+    result = {"type": "choices", "value": {"choices": choices}}
+    return [{"data": data, "annotations": [{"result": [result]}]}]
+
+
+def odd_coco(key: str, odd: object) -> dict[str, object]:
+    fields = {"path": "plain.jpg", "class": "été", "value": "present"} | {key: odd}
+    return {
+        "images": [{"id": 1, "file_name": fields["path"]}],
+        "categories": [{"id": 1, "name": fields["class"]}],
+        "annotations": [{"image_id": 1, "category_id": 1, "attributes": {"answer": fields["value"]}}],
+    }
+
+
+def odd_fiftyone(key: str, odd: object) -> dict[str, object]:
+    fields = {"path": "plain.jpg", "class": "été"} | {key: odd}
+    found = {"_cls": "Classifications", "classifications": [{"label": fields["class"], "tags": ["present"]}]}
+    return {"samples": [{"filepath": fields["path"], "p": found}]}
+
+
+PLACES = [
+    *((odd_label_studio, key, "task 1") for key in ("path", "ask", "class", "choices", "choice")),
+    *((odd_coco, key, "annotation 1") for key in ("path", "class", "value")),
+    *((odd_fiftyone, key, "sample 1") for key in ("path", "class")),
+]
+
+
+@pytest.mark.parametrize(("write", "key", "place"), PLACES, ids=[f"{each[0].__name__}-{each[1]}" for each in PLACES])
+def test_what_is_no_text_is_refused_with_its_place(write, key, place, tmp_path):
+    file = tmp_path / "x.json"
+    wholes = {"ask": [[], ["present"]], "choices": [[], ["present"]]}.get(key, [])  # lists belong there
+    for odd in ODD:
+        if odd in wholes:
+            continue
+        file.write_text(json.dumps(write(key, odd)))
+        with pytest.raises(SourceError) as caught:
+            formats.place_answers(formats.read_tasks(file, "Ann", "now"), PATHS, CLASSES, "x.json")
+        assert re.match(f"x.json: .*{place}", str(caught.value))
+
+
+@pytest.mark.parametrize("key", ["ask", "choices"])
+def test_a_text_is_no_list_of_its_letters(key, tmp_path):
+    (tmp_path / "x.json").write_text(json.dumps(odd_label_studio(key, "cat")))
+    with pytest.raises(SourceError, match=f"x.json: task 1: {key} is no list, but 'cat'"):
+        formats.read_tasks(tmp_path / "x.json", "Ann", "now")
+
+
+def test_all_odd_answers_are_listed(tmp_path):
+    lines = ["path,class,value", "plain.jpg,été,maybe", "plain.jpg,été,present", "plain.jpg,été,yes"]
+    (tmp_path / "x.csv").write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(SourceError, match="2 answers are not present or absent: line 2: 'maybe', line 4: 'yes'"):
+        formats.read_tasks(tmp_path / "x.csv", "Ann", "now")
 
 
 def test_names_of_other_data_are_listed():
