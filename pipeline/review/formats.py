@@ -24,7 +24,7 @@ from xml.etree.ElementTree import Element, ParseError, SubElement, indent, tostr
 from defusedxml import DefusedXmlException, ElementTree
 
 from pipeline.core.errors import SourceError
-from pipeline.core.faults import Faults, normalize_class_name
+from pipeline.core.faults import Faults, find_duplicates, normalize_class_name, preview
 from pipeline.core.files import quote_formula, unquote_formula
 from pipeline.core.text import read_text
 from pipeline.labels.corrections import COLUMNS, NEEDED, VALUES, Correction
@@ -197,9 +197,9 @@ def _check_answers(found: Iterable[tuple[str, tuple[Any, ...]]], who: str, when:
     """Return answers as `read_tasks`.
 
     Raises:
-        SourceError: A path, a class or a value is none; all are listed.
+        SourceError: A path, a class or a value is none, or one person answers a question in two ways; all are listed.
     """  # noqa: DOC502  raised by `Faults`
-    faults, answers = Faults(name), []
+    faults, answers, first = Faults(name), [], dict[tuple[str, str, str], tuple[str, str]]()
     for place, fields in found:
         named = zip(COLUMNS, fields, strict=False)  # who and when may be left out
         odd = [f"{place}: {key} is {field!r:.80}" for key, field in named if not isinstance(field, str)]
@@ -211,9 +211,20 @@ def _check_answers(found: Iterable[tuple[str, tuple[Any, ...]]], who: str, when:
         answer = answer._replace(value=answer.value.strip().casefold(), who=answer.who or who, when=answer.when or when)
         if answer.value not in VALUES:
             faults.add(f"answers are not {' or '.join(VALUES)}", f"{place}: {answer.value!r:.80}")
+        cell = (_form(answer.path), normalize_class_name(answer.label), answer.who)
+        earlier, value = first.setdefault(cell, (place, answer.value))
+        if value != answer.value:
+            both = f"{place} says {answer.value}, {earlier} {value}: {answer.path!r} {answer.label!r}"
+            faults.add("two answers of one person about one label differ (delete the wrong one)", both)
         answers.append(answer)
     faults.raise_if_any()
     return answers
+
+
+def _form(path: str) -> str:
+    """Return a path in the one form of names of images; of one from the root of a disk, what comes after the root."""
+    parts = unicodedata.normalize("NFC", path).replace("\\", "/").split("/")
+    return "/".join(part for part in parts if part not in ("", "."))
 
 
 def place_answers(
@@ -235,8 +246,8 @@ def place_answers(
     """  # noqa: DOC502  raised by `Faults`
     faults, known, labels, found = Faults(name), set(paths), set(classes), []
     for answer in answers:
-        path, label = answer.path.replace("\\", "/"), normalize_class_name(answer.label)
-        parts = unicodedata.normalize("NFC", path).removeprefix("./").split("/")
+        path, label = _form(answer.path), normalize_class_name(answer.label)
+        parts = path.split("/")
         ends = ("/".join(parts[at:]) for at in range(len(parts)))  # the longest first
         place = next((end for end in ends if end in known), None)
         if place is None:
@@ -264,6 +275,8 @@ def _read_csv(text: str) -> Found:
     if not set(NEEDED) <= set(header) or set(header) - {*COLUMNS, *EXTRA}:
         raise ValueError(f"neither a table of {','.join(COLUMNS)}, nor JSON or XML of a tool that is read")
     rows.fieldnames = header
+    if twice := find_duplicates(header):
+        raise ValueError(f"line 1 names columns twice: {preview(twice)}")
     for row in rows:
         if None in row or None in row.values():
             raise ValueError(f"line {rows.line_num} has another number of fields than {len(header)}")
@@ -347,5 +360,10 @@ def _read_fiftyone(samples: Iterable[Mapping[str, Any]]) -> Found:
         fields = [value for value in sample.values() if isinstance(value, dict)]
         for found in (field for field in fields if field.get("_cls") == "Classifications"):
             for label in found["classifications"]:
-                for answer in VALUES.keys() & set(label.get("tags") or ()):
-                    yield f"sample {number}", (sample["filepath"], label["label"], answer)
+                place, tags = f"sample {number}", label.get("tags")
+                tags = [] if tags is None else _check_list(tags, f"{place}: tags")
+                if odd := [tag for tag in tags if not isinstance(tag, str)]:
+                    raise ValueError(f"{place}: tags hold {odd[0]!r:.80}, which is no text")
+                said = {tag.strip().casefold() for tag in tags}
+                for answer in (value for value in VALUES if value in said):
+                    yield place, (sample["filepath"], label["label"], answer)

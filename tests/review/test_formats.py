@@ -211,6 +211,89 @@ def test_what_is_no_text_is_refused_with_its_place(write, key, place, tmp_path):
         assert re.match(f"x.json: .*{place}", str(caught.value))
 
 
+def tagged(tags: object) -> dict[str, object]:
+    found = {"_cls": "Classifications", "classifications": [{"label": "été", "tags": tags}]}
+    return {"samples": [{"filepath": "plain.jpg", "p": found}]}
+
+
+@pytest.mark.parametrize("written", ["present", "Present", " ABSENT "])
+def test_tags_count_in_any_case(written, tmp_path):
+    (tmp_path / "x.json").write_text(json.dumps(tagged(["seen", written])))
+    (answer,) = formats.read_tasks(tmp_path / "x.json", "Ann", "now")
+    assert answer.value == written.strip().lower()
+
+
+@pytest.mark.parametrize("tags", ["present", {"present": 1}, 5, True, [5], [None], [["present"]], ["present", {}]])
+def test_tags_that_are_no_list_of_texts_are_refused(tags, tmp_path):
+    (tmp_path / "x.json").write_text(json.dumps(tagged(tags)))
+    with pytest.raises(SourceError, match=r"x\.json: sample 1: tags (is no list, but|hold)"):
+        formats.read_tasks(tmp_path / "x.json", "Ann", "now")
+
+
+def test_no_tags_are_no_answer(tmp_path):
+    (tmp_path / "x.json").write_text(json.dumps(tagged(None)))
+    assert formats.read_tasks(tmp_path / "x.json", "Ann", "now") == []
+
+
+def two_tasks(file: Path) -> tuple[str, str]:
+    """One picture and class, in two ways of writing, answered twice by one person."""
+    lines = ["path,class,value,who", "plain.jpg,été,present,Ann", ".\\plain.jpg,e\u0301te\u0301 ,absent,"]
+    file.write_text("\n".join(lines), encoding="utf-8")
+    return "line 2", "line 3"
+
+
+def two_annotations(file: Path) -> tuple[str, str]:
+    task = odd_label_studio("choices", ["été"])[0]
+    assert isinstance(task, dict)
+    task["annotations"].append({"result": []})
+    file.write_text(json.dumps([task]))
+    return "task 1", "task 1"
+
+
+def two_attributes(file: Path) -> tuple[str, str]:
+    content: dict = odd_coco("value", "present")
+    content["annotations"] *= 2
+    content["annotations"][1] = content["annotations"][0] | {"attributes": {"answer": "absent"}}
+    file.write_text(json.dumps(content))
+    return "annotation 1", "annotation 2"
+
+
+def two_xml_tags(file: Path) -> tuple[str, str]:
+    images = [
+        f'<image name="plain.jpg"><tag label="été"><attribute name="answer">{value}</attribute></tag></image>'
+        for value in ("present", "absent")
+    ]
+    file.write_text(f"<annotations>{''.join(images)}</annotations>", encoding="utf-8")
+    return "image 1", "image 2"
+
+
+def two_tags(file: Path) -> tuple[str, str]:
+    file.write_text(json.dumps(tagged(["absent", "present"])))
+    return "sample 1", "sample 1"
+
+
+@pytest.mark.parametrize("write", [two_tasks, two_annotations, two_attributes, two_xml_tags, two_tags])
+def test_two_answers_of_one_person_that_differ_are_refused_with_both_places(write, tmp_path):
+    one, two = write(tmp_path / "x")
+    with pytest.raises(SourceError, match=f"one person about one label differ.*: {two} says absent, {one} present"):
+        formats.read_tasks(tmp_path / "x", "Ann", "now")
+
+
+def test_two_people_may_differ_in_a_file(tmp_path):
+    """Merging names them."""
+    (tmp_path / "x.csv").write_text("path,class,value,who\na.jpg,été,present,Ann\na.jpg,été,absent,Bob\n")
+    assert [each.who for each in formats.read_tasks(tmp_path / "x.csv", "Ann", "now")] == ["Ann", "Bob"]
+
+
+@pytest.mark.parametrize("header", ["path,class,value,value", "path,class,Value,value", "path,class,value,who, WHO"])
+def test_a_column_that_is_there_twice_is_refused(header, tmp_path):
+    fields = ["plain.jpg", "été", "present", "absent", "x"]
+    line = ",".join(fields[: header.count(",") + 1])
+    (tmp_path / "x.csv").write_text(f"{header}\n{line}\n", encoding="utf-8")
+    with pytest.raises(SourceError, match="line 1 names columns twice: (value|who)"):
+        formats.read_tasks(tmp_path / "x.csv", "Ann", "now")
+
+
 @pytest.mark.parametrize("key", ["ask", "choices"])
 def test_a_text_is_no_list_of_its_letters(key, tmp_path):
     (tmp_path / "x.json").write_text(json.dumps(odd_label_studio(key, "cat")))
