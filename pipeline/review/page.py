@@ -1,7 +1,7 @@
 """The page of a review: one HTML file that asks nothing of any server, or the one that the loopback server hands out.
 
 Its script and its style are allowed by their digests, and nothing else is: a name in the data that looks like a script
-stays text.
+stays text. What is shown is escaped where it would turn the direction of writing; what comes back is the name itself.
 """
 
 import base64
