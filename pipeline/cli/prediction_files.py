@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from pipeline.cli.label_files import Declared, Named
 from pipeline.core import files
 from pipeline.core.errors import ConfigError, SourceError
 from pipeline.core.faults import Faults, find_duplicates, normalize_class_name, pluralize, preview
-from pipeline.core.text import read_text, relative_path
+from pipeline.core.text import find_prefix, read_text, relative_path
 from pipeline.data import disk
 from pipeline.data.raw import Files
 from pipeline.labels.table import Table
@@ -224,7 +224,7 @@ def align_truth(predicted: Predictions, truth: Truth, file: str) -> Truth:
     faults, rows = Faults(file), {_form(path): row for row, path in enumerate(truth.paths)}
     names = [_form(path) for path in predicted.paths]
     broken = [_form(path) for path in predicted.broken]
-    prefix = _find_prefix(names, rows)
+    prefix = find_prefix(names, rows)
     place = [rows.get(name.removeprefix(prefix)) for name in names]
     for path, row in zip(predicted.paths, place, strict=True):
         if row is None:
@@ -250,15 +250,3 @@ def _form(path: str) -> str:
         return relative_path(path)
     except ValueError:
         return path
-
-
-def _find_prefix(names: Sequence[str], rows: Mapping[str, int]) -> str:
-    """Return the folder, with a slash, that stands before all names but not in the truth; "" where there is none."""
-    if any(name in rows for name in names):
-        return ""
-    parts = names[0].split("/")
-    for depth in range(1, len(parts)):
-        prefix = "/".join(parts[:depth]) + "/"
-        if all(name.startswith(prefix) for name in names) and any(name.removeprefix(prefix) in rows for name in names):
-            return prefix
-    return ""

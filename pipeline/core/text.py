@@ -5,7 +5,7 @@ import csv
 import io
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -66,6 +66,27 @@ def relative_path(text: str) -> str:
     if ".." in parts:
         raise ValueError(f"path {text!r} climbs out of its folder")
     return "/".join(parts)
+
+
+def find_prefix(names: Sequence[str], known: Container[str]) -> str:
+    """Return the folder that a tool has put before all names of images; it ends in a slash.
+
+    Args:
+        names: Names in their one form, with that folder.
+        known: Names without it.
+
+    Returns:
+        The shortest folder without which a name is known; empty where a name is known as it is, or there is no such
+        folder.
+    """
+    if not names or any(name in known for name in names):
+        return ""
+    parts = names[0].split("/")
+    for depth in range(1, len(parts)):
+        prefix = "/".join(parts[:depth]) + "/"
+        if all(name.startswith(prefix) for name in names) and any(name.removeprefix(prefix) in known for name in names):
+            return prefix
+    return ""
 
 
 def check_regular(path: Path) -> None:

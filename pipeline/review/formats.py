@@ -26,7 +26,7 @@ from defusedxml import DefusedXmlException, ElementTree
 from pipeline.core.errors import SourceError
 from pipeline.core.faults import Faults, find_duplicates, normalize_class_name, preview
 from pipeline.core.files import quote_formula, unquote_formula
-from pipeline.core.text import read_text
+from pipeline.core.text import find_prefix, read_text
 from pipeline.labels.corrections import COLUMNS, NEEDED, VALUES, Correction
 from pipeline.review.questions import Question
 
@@ -228,12 +228,12 @@ def _form(path: str) -> str:
 
 
 def place_answers(
-    answers: Iterable[Correction], paths: Iterable[str], classes: Iterable[str], name: str
+    answers: Sequence[Correction], paths: Iterable[str], classes: Iterable[str], name: str
 ) -> list[Correction]:
     """Return answers with the names that a dataset calls its images and classes by.
 
     Args:
-        answers: Answers; tools may have put more folders before the path of an image.
+        answers: Answers; a tool may have put a folder before the paths of all images.
         paths: Names of the images.
         classes: Names of the classes.
         name: How messages call the file.
@@ -245,16 +245,15 @@ def place_answers(
         SourceError: An image or a class is not in the dataset; all are listed.
     """  # noqa: DOC502  raised by `Faults`
     faults, known, labels, found = Faults(name), set(paths), set(classes), []
-    for answer in answers:
-        path, label = _form(answer.path), normalize_class_name(answer.label)
-        parts = path.split("/")
-        ends = ("/".join(parts[at:]) for at in range(len(parts)))  # the longest first
-        place = next((end for end in ends if end in known), None)
-        if place is None:
+    names = [_form(answer.path) for answer in answers]
+    prefix = find_prefix(names, known)
+    for answer, written in zip(answers, names, strict=True):
+        path, label = written.removeprefix(prefix), normalize_class_name(answer.label)
+        if path not in known:
             faults.add("images are not in the dataset", repr(answer.path))
         if label not in labels:
             faults.add("classes are not in the dataset", repr(answer.label))
-        found.append(answer._replace(path=place or path, label=label))
+        found.append(answer._replace(path=path, label=label))
     faults.raise_if_any()
     return found
 

@@ -308,6 +308,35 @@ def test_all_odd_answers_are_listed(tmp_path):
         formats.read_tasks(tmp_path / "x.csv", "Ann", "now")
 
 
+KNOWN = ("1.jpg", "2.jpg", "set/1.jpg", "set/deep/3.jpg")
+PREFIXES = {  # paths of a file -> those that they are in the dataset; None: refused
+    ("1.jpg", "set/1.jpg"): ("1.jpg", "set/1.jpg"),
+    ("other/set/1.jpg", "2.jpg"): None,
+    ("set/2.jpg", "1.jpg"): None,
+    ("other/set/1.jpg", "else/2.jpg"): None,
+    ("x/1.jpg", "x/9.jpg"): None,
+    ("/home/ann/1.jpg", "/home/ann/set/1.jpg"): ("1.jpg", "set/1.jpg"),
+    ("/home/ann/set/1.jpg",): ("set/1.jpg",),
+    ("C:\\pets\\2.jpg", "C:\\pets\\set\\deep\\3.jpg"): ("2.jpg", "set/deep/3.jpg"),
+    ("./1.jpg", "set//1.jpg"): ("1.jpg", "set/1.jpg"),
+}
+
+
+@pytest.mark.parametrize("written", PREFIXES)
+def test_one_folder_stands_before_all_paths_of_a_file_or_none(written):
+    answers, wanted = [Correction(path, "été", "present") for path in written], PREFIXES[written]
+    if wanted is None:
+        with pytest.raises(SourceError, match=r"x\.json: (2 )?images are not in the dataset"):
+            formats.place_answers(answers, KNOWN, CLASSES, "x.json")
+    else:
+        found = formats.place_answers(answers, KNOWN, CLASSES, "x.json")
+        assert tuple(answer.path for answer in found) == wanted
+
+
+def test_no_answers_have_no_folder():
+    assert formats.place_answers([], KNOWN, CLASSES, "x.json") == []
+
+
 def test_names_of_other_data_are_listed():
     answers = [Correction("no.jpg", "été", "present"), Correction("plain.jpg", "zebra", "absent")]
     with pytest.raises(SourceError, match=r"x\.json: images are not in the dataset: 'no\.jpg'\n.*classes .* 'zebra'"):
