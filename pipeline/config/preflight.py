@@ -200,6 +200,12 @@ def check_timm(root: Path, params: Params, dataset: str, settings: TimmBackbone)
     return []
 
 
+def _drawn_images(block: dict[str, Any]) -> int:
+    """Return how many pictures a source draws itself; 0 where its counts are faulty, which is said elsewhere."""
+    counts = [block.get(split, 0) for split in SPLITS]
+    return sum(counts) if all(isinstance(count, int) for count in counts) else 0
+
+
 def check_places(
     root: Path, params: Params, dataset: str, table: Table | None, tell: Callable[[str], None]
 ) -> list[str]:
@@ -213,7 +219,7 @@ def check_places(
         tell: Is given what they will take.
     """
     settings, block = params.settings("features", dataset), params.settings("prepare", dataset)
-    images = len(table.paths) if table else sum(block.get(split, 0) for split in SPLITS)
+    images = len(table.paths) if table else _drawn_images(block)
     if not settings.places or not images:
         return []
     try:
