@@ -227,4 +227,4 @@ def _take(file: Path, answers: Answers, table: Table, dataset: str) -> Iterator[
     counts = merge_answers(answers.file, formats.place_answers(found, table.paths, table.classes, file.name))
     told = f"{counts['added']} added, {counts['replaced']} replaced, {counts['before']} there before"
     yield f"{answers.file}: {pluralize(len(found), 'answer')} of {file}: {told}"
-    yield f"  git add {answers.file} keeps them, and make repro trains with them"
+    yield f"  git add {answers.file} keeps them; make repro, or spml train, trains with them"

@@ -231,7 +231,7 @@ def check_places(
     size = images * width * places * np.dtype(settings.dtype).itemsize
     line = f"features.{dataset}.places: {images} images of {width} features at {places} places in {settings.dtype} are "
     scores = len(table.rows("train")) * len(table.classes) * places * 4 if table else 0
-    memory = f"; beliefs by places hold {scores / 1e9:.3g} GB of scores in memory" if scores else ""
+    memory = f"; beliefs by places hold {scores / 1e9:.1f} GB of scores in memory" if scores >= 1e8 else ""
     tell(f"{line}{size / 1e9:.3g} GB on disk, and as much in DVC's cache{memory}")
     there = root / "data" / "features" / dataset / PLACES_FILE
     if there.is_file() and there.stat().st_size >= size:
