@@ -108,6 +108,22 @@ def test_a_table_names_pictures_and_keeps_its_columns(here: Path, capsys: pytest
     assert [row["given_given_labels"] for row in rows] == ["x", "y"] and rows[0]["error"] == ""
 
 
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize("words", [["t.csv", "p/b.png"], ["p/b.png", "t.csv"], ["p/a", "t.csv", "p", "t.csv"]])
+def test_columns_of_tables_stay_beside_pictures_of_none(words: list[str], kind: str, here: Path, capsys) -> None:
+    (here / "t.csv").write_text("id,path\n7,p/a/c.png\n")
+    predict(capsys, *words, "--to", f"x.{kind}")
+    if kind == "csv":
+        rows = list(csv.DictReader(Path("x.csv").read_text().splitlines()))
+    elif kind == "jsonl":
+        rows = [json.loads(line) for line in Path("x.jsonl").read_text().splitlines()]
+    else:
+        rows = parquet.read_table("x.parquet").to_pylist()
+    absent = "" if kind == "csv" else None
+    count = {"t.csv": ["7"], "p/b.png": [absent], "p/a": [absent] * 2, "p": [absent] * 3}
+    assert [row["id"] for row in rows] == [value for word in words for value in count[word]]
+
+
 def test_what_a_spreadsheet_would_run_is_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     made.bundle(tmp_path / "m", classes=["=cmd", "@x"])
