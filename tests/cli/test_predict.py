@@ -81,6 +81,14 @@ def test_broken_pictures_are_rows(here: Path, capsys: pytest.CaptureFixture[str]
         assert one["score_cat"] == ("" if other["score_cat"] is None else repr(other["score_cat"]))
 
 
+@pytest.mark.parametrize("name", ["x\0.png", "x" * 400 + ".png", "p", "p/b.png/c.png", "/dev/null"])
+def test_a_name_in_a_table_that_no_picture_can_have_is_a_row(name: str, here: Path, capsys) -> None:
+    (here / "t.csv").write_text(f"path\n{name}\np/b.png\n")
+    out, _ = predict(capsys, "t.csv", status=1)
+    first, second = list(csv.DictReader(out.splitlines()))
+    assert first["error"].startswith("cannot be read (") and first["score_owl"] == "" and second["error"] == ""
+
+
 def test_top_k_and_thresholds(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     every = list(csv.DictReader(predict(capsys, "p/b.png", "--threshold", "0.000001")[0].splitlines()))[0]
     assert every["labels"] == "cat;dog | wolf;owl"
