@@ -16,6 +16,8 @@ MODEL, WEIGHTS, CLASSES, CARD = "model.json", "model.safetensors", "classes.txt"
 SCRIPT, ONNX, SUMS = "predict.py", "model.onnx", "SHA256SUMS"
 FILES = (CARD, CLASSES, MODEL, ONNX, WEIGHTS, SCRIPT)
 """All but the sums of them; ``model.onnx`` where it was asked for."""
+MAX_SIDE = 4096
+"""Of what a network sees, in pixels: a batch of 64 such pictures takes 3 GB as bytes."""
 
 
 class Small(Strict):
@@ -38,7 +40,7 @@ class Timm(Strict):
 class Input(Strict):
     """What is done to a picture before the network sees it, after it was decoded to RGB."""
 
-    size: Count
+    size: Annotated[int, Field(ge=1, le=MAX_SIDE)]
     """Side of the square that it is resized to, in pixels."""
     resize: Literal["bilinear"]
     """With antialiasing where it shrinks; the aspect ratio is not kept."""
@@ -122,10 +124,13 @@ def read_description(path: Path) -> Description:
     if version is None:
         raise FileError(f"{path}: not of a bundle (it names no `format`); `spml model` writes one")
     if version != FORMAT:
-        wrote = content.get("provenance", {}).get("versions", {}).get("spml", "another version")
+        wrote: Any = content
+        for key in ("provenance", "versions", "spml"):  # of another format nothing is known
+            wrote = wrote.get(key) if isinstance(wrote, dict) else None
+        use = f"spml {wrote}, which wrote it" if isinstance(wrote, str) else "the version of spml that wrote it"
         raise FileError(
-            f"{path}: format {version}, and this version reads {FORMAT}; use spml {wrote}, which wrote it, or "
-            "bundle the run again with `spml model`"
+            f"{path}: format {version}, and this version reads {FORMAT}; use {use}, or bundle the run again with "
+            "`spml model`"
         )
     try:
         return Description.model_validate(content)

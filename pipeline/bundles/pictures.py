@@ -34,6 +34,8 @@ class Listed:
     """Pictures, and what was passed over."""
 
     pictures: list[Picture]
+    columns: list[str]
+    """Other columns of the tables among what was given; a picture of no table has none of them."""
     warnings: list[str]
 
 
@@ -48,7 +50,7 @@ def list_pictures(places: Sequence[str]) -> Listed:
         The pictures. A file that is not there is one, too.
 
     Raises:
-        SourceError: A folder holds no picture, or a table no column ``path`` or no row.
+        SourceError: A folder holds no picture, a table no column ``path`` or no row, or the columns of tables differ.
     """
     pictures: list[Picture] = []
     warnings: list[str] = []
@@ -70,7 +72,7 @@ def list_pictures(places: Sequence[str]) -> Listed:
             pictures.append(Picture(place, path))
     if len({tuple(names) for names in columns.values()}) > 1:
         raise SourceError(f"{' and '.join(columns)}: their columns differ; predict them one after the other")
-    return Listed(pictures, warnings)
+    return Listed(pictures, next(iter(columns.values()), []), warnings)
 
 
 def _read_table(file: Path) -> list[Picture]:

@@ -52,7 +52,7 @@ class Columns:
     def row(self, made: Prediction) -> dict[str, Any]:
         """Return the row of a prediction; None where nothing is known."""
         row: dict[str, Any] = {"path": to_printable(made.picture.path)}  # it may be no UTF-8
-        row |= {column: made.picture.given[name] for name, column in self.given.items()}
+        row |= {column: made.picture.given.get(name) for name, column in self.given.items()}
         row |= {"labels": made.labels, "error": made.error, **dict.fromkeys(self.scores)}
         if made.scores is None:
             return row

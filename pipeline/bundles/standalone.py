@@ -7,6 +7,8 @@ One row an image, in the order given, of a folder all pictures by name; a broken
 import csv
 import json
 import math
+import os
+import re
 import sys
 from pathlib import Path
 
@@ -28,6 +30,9 @@ except ImportError:
     pass
 ENDINGS = (".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff")
 ENDINGS += (".avif", ".heic", ".heif", ".hif")
+SERVICE = {"@eadir", "@tmp", "@recycle", "@recently-snapshot", "#recycle", "#snapshot", "$recycle.bin", "recycler"}
+SERVICE |= {"lost+found", "system volume information", "found.000", "__macosx", "thumbnails", "_thumbnails", "_thumbs"}
+SERVICE |= {"@__thumb"}  # folders of systems and tools
 MAX_PIXELS = 200_000_000
 UPRIGHT = dict(zip(range(2, 9), (Image.Transpose(turn) for turn in (0, 3, 1, 5, 4, 6, 2)), strict=True))  # by EXIF
 Image.MAX_IMAGE_PIXELS = None  # the limit above is held to before a pixel is read
@@ -100,6 +105,31 @@ def scale_grey(image: Image.Image, stored: object, key: object) -> Image.Image:
     return Image.fromarray(scaled)
 
 
+def list_pictures(given: list[str]) -> list[Path]:
+    """Return pictures, in order.
+
+    Args:
+        given: Files, and folders, of which all pictures count but those in hidden folders and in those of systems.
+    """
+    paths: list[Path] = []
+    for top in map(Path, given):
+        inside = [path for path in top.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file()]
+        hidden = {path for path in inside for part in path.relative_to(top).parts if is_passed_over(part)}
+        paths += sorted(set(inside) - hidden, key=Path.as_posix) if top.is_dir() else [top]
+    return paths
+
+
+def is_passed_over(name: str) -> bool:
+    """Return whether a file or folder of this name is passed over."""
+    return name.startswith(".") or name.casefold() in SERVICE
+
+
+def to_field(text: str) -> str:
+    """Return a text for a csv, with an apostrophe before what a spreadsheet would run as a formula."""
+    text = os.fsencode(text).decode("utf-8", "backslashreplace")  # a path may be no UTF-8
+    return f"'{text}" if re.match("'*[=+@\t\r-]", text) else text
+
+
 def main(arguments: list[str]) -> int:
     """Print a row an image.
 
@@ -115,12 +145,13 @@ def main(arguments: list[str]) -> int:
         sys.exit("predict.py: model.onnx is not here; `spml model --onnx` writes it, `spml predict` does without")
     about = json.loads((HERE / "model.json").read_text(encoding="utf-8"))
     classes, rule = about["classes"], about["thresholds"]["rules"][about["thresholds"]["chosen"]]["logits"]
+    if odd := [name for name in classes if ";" in name]:
+        sys.exit(
+            f"predict.py: class {odd[0]!r} holds a `;`, which stands between labels; use spml predict --to x.jsonl"
+        )
     cuts = np.array([math.inf if rule[name] is None else rule[name] for name in classes])
     session = onnxruntime.InferenceSession(str(HERE / "model.onnx"), providers=["CPUExecutionProvider"])
-    paths: list[Path] = []
-    for given in map(Path, arguments):
-        inside = [path for path in given.rglob("*") if path.suffix.lower() in ENDINGS] if given.is_dir() else [given]
-        paths += sorted(inside, key=Path.as_posix)
+    paths = list_pictures(arguments)
     out, broken = csv.writer(sys.stdout, lineterminator="\n"), 0
     out.writerow(["path", "labels", "error", *(f"score_{name}" for name in classes)])
     for path in paths:
@@ -128,12 +159,12 @@ def main(arguments: list[str]) -> int:
             picture = decode(path, about["input"]["size"])
             (logits,) = np.asarray(session.run(["logits"], {"images": picture[None]})[0])
         except Exception as error:  # decoders raise nearly anything on damaged bytes
-            out.writerow([path, "", f"{type(error).__name__}: {error}", *[""] * len(classes)])
+            out.writerow([to_field(str(path)), "", f"{type(error).__name__}: {error}", *[""] * len(classes)])
             broken += 1
             continue
         scores = 1 / (1 + np.exp(-np.clip(logits.astype(np.float64), -700, 700)))
         chosen = [name for name, logit, cut in zip(classes, logits, cuts, strict=True) if logit >= cut]
-        out.writerow([path, ";".join(chosen), "", *scores.tolist()])
+        out.writerow([to_field(str(path)), to_field(";".join(chosen)), "", *scores.tolist()])
     print(f"{len(paths)} images, {broken} broken", file=sys.stderr)
     return int(broken > 0)
 

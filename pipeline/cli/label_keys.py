@@ -124,9 +124,9 @@ def _recognise_tasks(file: Path, tasks: list[dict[str, Any]], named: Named, decl
     keys = list(dict.fromkeys(key for task in tasks for key in task["data"]))
     pictured = [key for key in keys if has_pictures(_address(task["data"].get(key)) for task in tasks)]
     results = [
-        [result for result in annotation.get("result") or () if isinstance(result, dict)]
+        [result for result in _listed(annotation.get("result")) if isinstance(result, dict)]
         for task in tasks
-        for annotation in task.get("annotations") or task.get("completions") or ()
+        for annotation in _listed(task.get("annotations")) or _listed(task.get("completions"))
         if isinstance(annotation, dict) and not annotation.get("was_cancelled")
     ]
     controls = {
@@ -146,7 +146,7 @@ def _recognise_samples(files: list[Path], named: Named, declared: Declared) -> d
     Raises:
         ConfigError: It is not clear which field holds the labels.
     """
-    samples = [sample for file in files for sample in objects.read_object(file).get("samples") or ()]
+    samples = [sample for file in files for sample in _listed(objects.read_object(file).get("samples"))]
     samples = [sample for sample in samples if isinstance(sample, dict)]
     fields = list(dict.fromkeys(key for sample in samples for key in sample))
     kinds = {key: [sample[key] for sample in samples if sample.get(key) is not None] for key in fields}
@@ -198,7 +198,14 @@ def _one_of(file: Path, what: str, option: str, said: str | None, found: list[st
 
 
 def _address(value: Any) -> str:
-    return exports.plain_path(value) if isinstance(value, str) else ""
+    """Return the path that an address stands for, of a picture where one may be meant; empty of anything else."""
+    paths = exports.plain_paths(value) if isinstance(value, str) else [""]
+    return next((path for path in paths if has_pictures([path])), paths[0])
+
+
+def _listed(value: Any) -> list[Any]:
+    """Return a list as it is; what is none, which the source names, holds nothing."""
+    return value if isinstance(value, list) else []
 
 
 def _find_groups(free: list[str], paths: list[str], values: dict[str, list[Any]]) -> list[str]:

@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     listed = list_pictures(options.images)
     model = read_model(options.model)
     thresholds = model.thresholds(_read_threshold(options.threshold))
-    columns = rows.Columns(model.about.classes, list(listed.pictures[0].given), options.top_k)
+    columns = rows.Columns(model.about.classes, listed.columns, options.top_k)
     for warning in listed.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     broken: list[Prediction] = []

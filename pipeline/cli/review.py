@@ -229,4 +229,4 @@ def _take(file: Path, answers: Answers, table: Table, dataset: str) -> Iterator[
     if counts["older"]:
         told += f", {counts['older']} left out: the same person has answered otherwise since"
     yield f"{answers.file}: {pluralize(len(found), 'answer')} of {file}: {told}"
-    yield f"  git add {answers.file} keeps them, and make repro trains with them"
+    yield f"  git add {answers.file} keeps them; make repro, or spml train, trains with them"

@@ -89,7 +89,7 @@ def read_tasks(
             faults.add(f"tasks fit several pictures ({how})", f"{where} {written!r} ({preview(fit)})")
         given = _annotators(task, content.control, where, faults)
         if len(fit) <= 1:
-            yield _task_row(where, fit[0] if fit else plain_path(written), given, content, faults)
+            yield _task_row(where, fit[0] if fit else plain_paths(written)[-1], given, content, faults)
 
 
 def find_picture(written: str, by_name: dict[str, list[str]]) -> list[str]:
@@ -99,19 +99,29 @@ def find_picture(written: str, by_name: dict[str, list[str]]) -> list[str]:
         written: A path, an address, `/data/upload/<project>/<letters>-<name>`, or `/data/local-files/?d=<path>`.
         by_name: Name -> paths of pictures.
     """
-    parts = plain_path(written).split("/")
-    fit = by_name.get(parts[-1], []) or by_name.get(UPLOADED.sub("", parts[-1], count=1), [])
-    if len(fit) <= 1:
-        return fit
-    lengths = {path: _shared_end(path.split("/")[:-1], parts[:-1]) for path in fit}
-    return [path for path in fit if lengths[path] == max(lengths.values())]
+    for parts in (path.split("/") for path in plain_paths(written)):
+        fit = by_name.get(parts[-1], []) or by_name.get(UPLOADED.sub("", parts[-1], count=1), [])
+        if fit:
+            lengths = {path: _shared_end(path.split("/")[:-1], parts[:-1]) for path in fit}
+            return [path for path in fit if lengths[path] == max(lengths.values())]
+    return []
 
 
-def plain_path(written: str) -> str:
-    """Return the path in an address, without the server's part."""
-    address = urlsplit(written)
-    local = parse_qs(address.query).get("d")
-    return (local[0] if local else unquote(address.path or written)).replace("\\", "/").lstrip("/")
+def plain_paths(written: str) -> list[str]:
+    """Return the paths that an address may stand for, without the server's part; the first that is there is meant.
+
+    Only an address of the web surely ends at `?` or `#`, which the name of a file may hold.
+    """
+    try:
+        address = urlsplit(written)
+    except ValueError:  # as of http://[host/a.jpg
+        paths = [written]
+    else:
+        local = parse_qs(address.query).get("d") if address.path.rstrip("/").endswith("local-files") else None
+        cut, whole = unquote(address.path or written), unquote(written).removeprefix(f"{address.scheme}:")
+        web = address.scheme in ("http", "https")
+        paths = local[:1] if local else [cut] if web else [written, cut, whole]
+    return [path.replace("\\", "/").lstrip("/") for path in paths]
 
 
 def _shared_end(ours: list[str], theirs: list[str]) -> int:
@@ -128,13 +138,17 @@ def _annotators(task: dict[str, Any], control: str, where: str, faults: Faults) 
         return {}
     said: dict[str, tuple[str, ...]] = {}
     for number, annotation in enumerate(annotations, start=1):
-        if not isinstance(annotation, dict) or annotation.get("was_cancelled"):
+        if isinstance(annotation, dict) and annotation.get("was_cancelled"):
+            continue
+        results = (annotation.get("result") or []) if isinstance(annotation, dict) else None
+        if not isinstance(results, list) or not all(isinstance(result, dict) for result in results):
+            faults.add("annotations hold no list of objects under 'result'", f"{where} (annotation {number})")
             continue
         who = annotation.get("completed_by")
         who = who.get("email", who.get("id")) if isinstance(who, dict) else who
         labels: dict[str, None] = {}
-        for result in annotation.get("result") or ():
-            if isinstance(result, dict) and result.get("from_name") == control:
+        for result in results:
+            if result.get("from_name") == control:
                 labels |= dict.fromkeys(_names_of(result, where, faults))
         said[f"annotation {number}" + (f" by {who}" if who is not None else "")] = tuple(labels)
     return said
@@ -143,7 +157,7 @@ def _annotators(task: dict[str, Any], control: str, where: str, faults: Faults) 
 def _names_of(result: dict[str, Any], where: str, faults: Faults) -> list[str]:
     """Return the names of a result; one without them is noted."""
     value, kind = result.get("value"), result.get("type")
-    names = value.get(kind) if isinstance(value, dict) else None
+    names = value.get(kind) if isinstance(value, dict) and isinstance(kind, str) else None
     if kind not in STUDIO or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         faults.add(f"results hold no list of names (of {', '.join(STUDIO)})", f"{where} ({kind})")
         return []
@@ -191,8 +205,11 @@ def read_samples(found: dict[str, Any], at: str, content: FiftyOneSamples, file:
         if not isinstance(path, str):
             faults.add("samples have no text under 'filepath'", where)
             continue
-        tags = sample.get("tags") or ()
-        splits = {WORDS[tag.lower()] for tag in tags if isinstance(tag, str) and tag.lower() in WORDS}
+        tags = sample.get("tags") or []
+        if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+            faults.add("samples have tags that are no list of texts", where)
+            continue
+        splits = {WORDS[tag.lower()] for tag in tags if tag.lower() in WORDS}
         if len(splits) > 1:
             faults.add("samples have tags of several splits", f"{where} ({', '.join(tags)})")
         labels = fiftyone_labels(sample.get(content.field))
@@ -207,9 +224,11 @@ def fiftyone_labels(value: Any) -> list[str] | Literal["none"] | None:
     if value is None:
         return "none"
     kind = value.get("_cls") if isinstance(value, dict) else None
-    if kind not in FIFTYONE:
+    if not isinstance(kind, str) or kind not in FIFTYONE:
         return None
     listed = value.get(FIFTYONE[kind]) if FIFTYONE[kind] else [value]
+    if not isinstance(listed, list | None):
+        return None
     names = [label.get("label") if isinstance(label, dict) else None for label in listed or ()]
     return [name for name in names if isinstance(name, str)] if all(isinstance(name, str) for name in names) else None
 

@@ -191,8 +191,9 @@ def _read_bytes(path: Path, name: str) -> bytes:
         raise ImageError(f"{name}: cannot be read (no regular file)")
     try:
         return path.read_bytes()
-    except OSError as error:
-        raise ImageError(f"{name}: cannot be read ({error.strerror or error})") from error
+    except (OSError, ValueError) as error:  # no file can have a name with NUL, or with half a character
+        reason = getattr(error, "strerror", None) or error
+        raise ImageError(f"{name}: cannot be read ({reason})") from error
 
 
 def _decode_bytes(data: bytes, max_pixels: int) -> tuple[np.ndarray, list[str]]:

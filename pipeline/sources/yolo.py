@@ -181,7 +181,7 @@ def _parts(content: dict[str, Any], file: Path, faults: Faults) -> dict[str, lis
             else:
                 faults.add("splits are no path or list of paths", f"{key}: {entry!r}", file.name)
     above = content.get("path")
-    if isinstance(above, str) and (file.parent / above).is_dir():
+    if isinstance(above, str) and os.path.isdir(file.parent / above):
         inner = os.path.relpath((file.parent / above).resolve(), file.parent.resolve())
         parts = {key: [os.path.join(inner, entry) for entry in entries] for key, entries in parts.items()}
     shared = [(one, other) for one in parts for other in parts if one < other and set(parts[one]) & set(parts[other])]
@@ -235,7 +235,7 @@ def _find(folder: Path, file: Path, entry: str) -> str | None:
     for base in (file.parent, folder):
         for tail in (text, text.removeprefix("../")):
             place = Path(os.path.normpath(base.resolve() / tail))
-            if place.exists() and place.is_relative_to(top):
+            if os.path.exists(place) and place.is_relative_to(top):  # Path's own raises where a name is too long
                 return place.relative_to(top).as_posix()
     return None
 

@@ -79,6 +79,20 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
         edit(lambda about: about.update(format=2)),
         "model.json: format 2, and this version reads 1; use spml 0.1.0, which wrote it, or bundle the run again",
     ),
+    **{
+        f"later format that holds {found}": (
+            edit(lambda about, found=found: about.update(format=2, provenance=found)),
+            "model.json: format 2, and this version reads 1; use the version of spml that wrote it, or bundle the run",
+        )
+        for found in ([], None, "x", {}, {"versions": None}, {"versions": ["spml"]}, {"versions": {"spml": 3}})
+    },
+    **{
+        f"pictures of {size} pixels": (
+            edit(lambda about, size=size: about["input"].update(size=size)),
+            "model.json: model.input.size: Input should be",
+        )
+        for size in (0, 4097, 100_000)
+    },
     "no format": (edit(lambda about: about.pop("format")), "model.json: not of a bundle (it names no `format`)"),
     "no JSON": (lambda folder: ((folder / "model.json").write_text("{"), sign(folder)), "model.json: not JSON"),
     "head of no kind": (

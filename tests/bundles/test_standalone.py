@@ -1,10 +1,13 @@
 """predict.py of a bundle, by itself: it decodes as training does, and says what `spml predict` says."""
 
 import csv
+import importlib.util
+import os
 import subprocess
 import sys
 import warnings
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -12,7 +15,7 @@ from PIL import Image
 
 from pipeline.bundles.write import STANDALONE
 from pipeline.cli import main
-from pipeline.data import formats, images
+from pipeline.data import disk, formats, images
 from tests import tiny
 from tests.bundles import made
 from tests.data import test_images as odd
@@ -123,6 +126,52 @@ def test_without_its_file_it_says_how_to_get_it(tmp_path: Path) -> None:
         done.stderr
         == "predict.py: model.onnx is not here; `spml model --onnx` writes it, `spml predict` does without\n"
     )
+
+
+class Sure:
+    """A network that says the same of all pictures."""
+
+    def run(self, _names: list[str], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+        return [np.full((len(inputs["images"]), 2), 5.0)]
+
+
+def load(folder: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Return predict.py of a bundle, with a network that is sure of both classes."""
+    (folder / "model.onnx").touch()
+    spec = importlib.util.spec_from_file_location("standalone", folder / "predict.py")
+    assert spec and spec.loader
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    monkeypatch.setattr(script.onnxruntime, "InferenceSession", lambda *_, **__: Sure())
+    return script
+
+
+def test_it_lists_pictures_as_spml_predict_does_and_writes_no_formula(tmp_path: Path, monkeypatch, capsys) -> None:
+    script = load(made.bundle(tmp_path / "m", classes=["=cmd", "@x"]), monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    names = ["=cmd.png", "p/-a.png", "p/B/@b.jpg", "p/a b.png", "p/b/c.png", "p/B.png/d.png"]
+    for name in [*names, "p/.thumbs/h.png", "p/.h.png", "p/@eaDir/h.png", "p/x/__MACOSX/y/h.png", "p/notes.txt"]:
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_bytes(odd.encoded(Image.fromarray(odd.noise(3, 5))))
+    os.rename("p/a b.png", b"p/\xff.png")
+    assert script.main(["=cmd.png", "p", "@gone.png"]) == 1
+    mine = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert main.main(["predict", "m", "=cmd.png", "p", "@gone.png"]) == 1
+    theirs = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert [row["path"] for row in mine] == [row["path"] for row in theirs]
+    assert [mine[0]["path"], mine[-1]["path"], len(mine)] == ["'=cmd.png", "'@gone.png", 7]
+    assert [row["labels"] for row in mine] == ["'=cmd;@x"] * 6 + [""]
+
+
+def test_it_passes_over_the_same_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = load(made.bundle(tmp_path / "m"), monkeypatch)
+    assert all(map(script.is_passed_over, disk.SERVICE)) and all(map(disk.is_service, script.SERVICE))
+
+
+def test_it_refuses_a_class_that_its_csv_cannot_tell_from_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = load(made.bundle(tmp_path / "m", classes=["a;b", "c"]), monkeypatch)
+    with pytest.raises(SystemExit, match="^predict.py: class 'a;b' holds a `;`, which stands between labels; use spml"):
+        script.main(["x.png"])
 
 
 @pytest.mark.slow

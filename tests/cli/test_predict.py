@@ -81,6 +81,14 @@ def test_broken_pictures_are_rows(here: Path, capsys: pytest.CaptureFixture[str]
         assert one["score_cat"] == ("" if other["score_cat"] is None else repr(other["score_cat"]))
 
 
+@pytest.mark.parametrize("name", ["x\0.png", "x" * 400 + ".png", "p", "p/b.png/c.png", "/dev/null"])
+def test_a_name_in_a_table_that_no_picture_can_have_is_a_row(name: str, here: Path, capsys) -> None:
+    (here / "t.csv").write_text(f"path\n{name}\np/b.png\n")
+    out, _ = predict(capsys, "t.csv", status=1)
+    first, second = list(csv.DictReader(out.splitlines()))
+    assert first["error"].startswith("cannot be read (") and first["score_owl"] == "" and second["error"] == ""
+
+
 def test_top_k_and_thresholds(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     every = list(csv.DictReader(predict(capsys, "p/b.png", "--threshold", "0.000001")[0].splitlines()))[0]
     assert every["labels"] == "cat;dog | wolf;owl"
@@ -106,6 +114,22 @@ def test_a_table_names_pictures_and_keeps_its_columns(here: Path, capsys: pytest
     assert [row["path"] for row in rows] == ["a/c.png", "gone.png"]
     assert [row["id"] for row in rows] == ["7", "8"] and rows[0]["given_labels"] == "'=SUM(A1)"
     assert [row["given_given_labels"] for row in rows] == ["x", "y"] and rows[0]["error"] == ""
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize("words", [["t.csv", "p/b.png"], ["p/b.png", "t.csv"], ["p/a", "t.csv", "p", "t.csv"]])
+def test_columns_of_tables_stay_beside_pictures_of_none(words: list[str], kind: str, here: Path, capsys) -> None:
+    (here / "t.csv").write_text("id,path\n7,p/a/c.png\n")
+    predict(capsys, *words, "--to", f"x.{kind}")
+    if kind == "csv":
+        rows = list(csv.DictReader(Path("x.csv").read_text().splitlines()))
+    elif kind == "jsonl":
+        rows = [json.loads(line) for line in Path("x.jsonl").read_text().splitlines()]
+    else:
+        rows = parquet.read_table("x.parquet").to_pylist()
+    absent = "" if kind == "csv" else None
+    count = {"t.csv": ["7"], "p/b.png": [absent], "p/a": [absent] * 2, "p": [absent] * 3}
+    assert [row["id"] for row in rows] == [value for word in words for value in count[word]]
 
 
 def test_what_a_spreadsheet_would_run_is_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:

@@ -1,13 +1,19 @@
 """Files as the tools write them, by their documentation, with labels told by hand."""
 
 import json as encoder
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pytest
 
-from pipeline.core.errors import SourceError
+from pipeline.cli.label_files import Declared, Named
+from pipeline.cli.label_keys import recognise_json
+from pipeline.core.errors import ConfigError, SourceError
+from pipeline.data import disk
 from pipeline.data.exports import find_picture
 from pipeline.labels.table import Dataset
 from pipeline.sources import json
@@ -100,6 +106,19 @@ STUDIO_FAULTS = {
     ),
     "no such picture": ([task("/data/upload/1/0f3b1c2d-z.jpg", [CAT])], "no file.*z.jpg"),
     "no object": ([3], "no text under data: image: entry 1"),
+    "results that are no list": (
+        [task("a.jpg") | {"annotations": [{"result": 5}]}],
+        r"annotations hold no list of objects under 'result': entry 1 \(annotation 1\)",
+    ),
+    "an annotation that is none": (
+        [task("a.jpg") | {"annotations": [7]}],
+        r"annotations hold no list of objects under 'result': entry 1 \(annotation 1\)",
+    ),
+    "a kind that is no text": (
+        [task("a.jpg") | {"annotations": [{"result": [{"from_name": "tag", "type": ["x"], "value": {}}]}]}],
+        r"results hold no list of names .*entry 1 \(\['x'\]\)",
+    ),
+    "an address that is none": ([task("http://[h/z.jpg", [CAT])], "no file.*z.jpg"),
 }
 
 
@@ -154,6 +173,17 @@ SAMPLE_FAULTS = {
         {"samples": [sample("a.jpg", label("cat"), "train", "test")]},
         r"several splits: sample 1 \(train, test",
     ),
+    **{
+        f"tags {tags!r}": (
+            {"samples": [sample("a.jpg", label("cat")) | {"tags": tags}]},
+            "samples have tags that are no list of texts: sample 1$",
+        )
+        for tags in (5, "train", ["train", 3, "test"], {"train": 1})
+    },
+    **{
+        f"a label {odd!r}": ({"samples": [sample("a.jpg", odd)]}, "no labels under 'ground_truth': sample 1")
+        for odd in ({"_cls": ["x"]}, {"_cls": "Detections", "detections": 7}, {"_cls": "Detections", "detections": {}})
+    },
 }
 
 
@@ -200,3 +230,79 @@ LABEL_FAULTS = {
 def test_faults_of_labels_are_named(found, message, tmp_path):
     with pytest.raises(SourceError, match=message):
         read(tmp_path, found, LABELS)
+
+
+# ---------------------------------------------------------------------------------------------- odd values
+WHOLE: dict[str, tuple[dict[str, Any], Any]] = {
+    "tasks": (STUDIO, [task("a.jpg", [CAT, DOG]), task("http://h/b.png", [DOG])]),
+    "samples": (
+        SAMPLES,
+        {
+            "samples": [
+                sample("a.jpg", {"_cls": "Detections", "detections": [label("dog", "Detection")]}, "train"),
+                sample("b.png", label("cat"), "test"),
+            ]
+        },
+    ),
+    "labels": (LABELS, {"classes": ["cat", "dog"], "labels": {"a": {"label": [0, {"label": 1}]}, "b": 1}}),
+    "coco": (
+        {"kind": "coco"},
+        {
+            "images": [{"id": 1, "file_name": "data/a.jpg"}, {"id": 2, "file_name": "data/b.png"}],
+            "categories": [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}],
+            "annotations": [{"image_id": 1, "category_id": 1}, {"image_id": 2, "category_id": 2}],
+        },
+    ),
+}
+ODD: list[Any] = [None, True, 5, 0.5, "", "x", "http://[x/a.jpg", [], [3], ["x"], [["x"]], {}, {"x": 1}]
+
+
+def replaced(whole: Any, odd: Any) -> Iterator[Any]:
+    """Yield a JSON value once for each value in it, which is odd instead."""
+    yield odd
+    for key in whole if isinstance(whole, dict) else range(len(whole)) if isinstance(whole, list) else ():
+        for inner in replaced(whole[key], odd):
+            copy = whole.copy()
+            copy[key] = inner
+            yield copy
+
+
+@pytest.mark.parametrize("form", WHOLE)
+def test_whatever_a_value_is_there_is_a_dataset_or_a_fault(form, tmp_path):
+    content, whole = WHOLE[form]
+    read(tmp_path, whole, content)
+    found = disk.scan(tmp_path, "follow")
+    outcomes = {True: 0, False: 0}
+    for each in (each for odd in ODD for each in replaced(whole, odd)):
+        try:
+            read(tmp_path, each, content)
+            outcomes[True] += 1
+        except SourceError:
+            outcomes[False] += 1
+        with suppress(SourceError, ConfigError):
+            recognise_json([tmp_path / "labels.json"], found, Named(), Declared())
+    assert min(outcomes.values()) >= 10
+
+
+NAMES = ("a#1.jpg", "what?.jpg", "b?d=2.jpg", "c%20d.jpg", "c d.jpg", "e.jpg", "ü#?.jpg")
+
+
+@pytest.mark.parametrize("before", ["", "sub/", "/data/upload/3/0f3b1c2d-", "s3://bucket/", "C:\\photos\\"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_with_marks_of_addresses_is_found(name, before):
+    by_name = {each: [each] for each in NAMES}
+    assert find_picture(before + name, by_name) == [name]
+
+
+@pytest.mark.parametrize("before", ["http://host/", "/data/upload/3/0f3b1c2d-", "http://host/data/local-files/?d=x/"])
+@pytest.mark.parametrize("name", [name for name in NAMES if "%" not in name])
+def test_a_name_that_is_quoted_is_found(name, before):
+    by_name = {each: [each] for each in NAMES if "%" not in each}
+    assert find_picture(before + quote(name), by_name) == [name]
+
+
+def test_what_an_address_asks_for_is_no_name():
+    by_name = {name: [name] for name in ("a.jpg", "b.jpg")}
+    for written in ("https://h/a.jpg?x=y/b.jpg", "http://h/a.jpg#b.jpg", "/data/a.jpg?v=2", "http://[h/a.jpg"):
+        assert find_picture(written, by_name) == ["a.jpg"]
+    assert find_picture("https://h/c.jpg?x=y/b.jpg", by_name) == []

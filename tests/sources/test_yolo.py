@@ -151,6 +151,19 @@ def test_faults_are_named_with_file_and_line(files, message, tmp_path):
         yolo.read(settings(), tmp_path)
 
 
+@pytest.mark.parametrize("name", ["x" * 400, "x/" * 3000 + "y"], ids=["name", "path"])
+def test_what_is_longer_than_a_path_can_be_is_not_there(name, tmp_path):
+    tree(tmp_path)
+    put(tmp_path, data_yaml=YAML.replace("../datasets/pets", name))
+    assert truth(yolo.read(settings(), tmp_path)) == TRUTH
+    put(tmp_path, data_yaml=YAML.replace("images/train", name))
+    with pytest.raises(SourceError, match=r"splits name no folder or list within .*: train: x"):
+        yolo.read(settings(), tmp_path)
+    put(tmp_path, data_yaml=YAML, val_txt=f"images/other/d.PNG\n{name}.jpg\n")
+    with pytest.raises(SourceError, match=r"no picture file: val\.txt line 2 'x"):
+        yolo.read(settings(), tmp_path)
+
+
 def test_faults_of_all_files_are_told_at_once(tmp_path):
     tree(tmp_path)
     put(tmp_path, labels__train__a_txt=f"9 {BOX}", labels__other__e_txt="x", labels__z_txt=f"1 {BOX}")
