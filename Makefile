@@ -9,10 +9,12 @@ RUN := PATH="$(CURDIR)/$(BIN):$$PATH" GOMP_SPINCOUNT=20000
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help repro test soak check docs clean
+.PHONY: help env repro test soak check docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+env: $(READY) ## build .venv alone, to use spml by hand: . .venv/bin/activate
 
 repro: $(READY) ## run what is stale, raw images to report; PROFILE=name uses profiles/name.yaml, ROOT=folder its raw data
 	@if [ -n "$(ROOT)" ] && [ -z "$(PROFILE)" ]; then echo "ROOT needs PROFILE: make repro PROFILE=voc_photos ROOT=folder" >&2; exit 2; fi
@@ -43,7 +45,7 @@ $(READY): requirements.txt pyproject.toml
 	@"$(PYTHON)" -c 'import sys; ok = (3, 11) <= sys.version_info[:2] <= (3, 13); \
 	ok or sys.exit("Python 3.11, 3.12 or 3.13 is needed, this is %d.%d: make PYTHON=/path/to/python3.11" % sys.version_info[:2])'
 	@"$(PYTHON)" -m venv .venv
-	@echo "Installing what requirements.txt names into .venv (minutes, the first time)"
+	@echo "Installing what requirements.txt names into .venv (2 to 7 minutes the first time; 6.5 GB, most of it torch's CUDA libraries)"
 	@$(PIP) --requirement requirements.txt
 	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $(READY)

@@ -226,5 +226,7 @@ def _take(file: Path, answers: Answers, table: Table, dataset: str) -> Iterator[
     found = formats.read_tasks(file, answers.who, now())
     counts = merge_answers(answers.file, formats.place_answers(found, table.paths, table.classes, file.name))
     told = f"{counts['added']} added, {counts['replaced']} replaced, {counts['before']} there before"
+    if counts["older"]:
+        told += f", {counts['older']} left out: the same person has answered otherwise since"
     yield f"{answers.file}: {pluralize(len(found), 'answer')} of {file}: {told}"
-    yield f"  git add {answers.file} keeps them, and make repro trains with them"
+    yield f"  git add {answers.file} keeps them; make repro, or spml train, trains with them"

@@ -54,6 +54,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
         require_same_folder(file, name, init.find_folder(options.folder).resolve())
         yield f"[1/5] init: {file} is there and stays as it is; delete it to have it written anew"
     else:
+        init.find_folder(options.folder)  # a name that is mistyped is told before anything
         yield f"[1/5] init: write {file}"
         yield from (line for line in init.run(options) if not line.startswith("next: "))
     yield f"[2/5] profile: put {name} in force"

@@ -200,6 +200,12 @@ def check_timm(root: Path, params: Params, dataset: str, settings: TimmBackbone)
     return []
 
 
+def _drawn_images(block: dict[str, Any]) -> int:
+    """Return how many pictures a source draws itself; 0 where its counts are faulty, which is said elsewhere."""
+    counts = [block.get(split, 0) for split in SPLITS]
+    return sum(counts) if all(isinstance(count, int) for count in counts) else 0
+
+
 def check_places(
     root: Path, params: Params, dataset: str, table: Table | None, tell: Callable[[str], None]
 ) -> list[str]:
@@ -213,7 +219,7 @@ def check_places(
         tell: Is given what they will take.
     """
     settings, block = params.settings("features", dataset), params.settings("prepare", dataset)
-    images = len(table.paths) if table else sum(block.get(split, 0) for split in SPLITS)
+    images = len(table.paths) if table else _drawn_images(block)
     if not settings.places or not images:
         return []
     try:
@@ -225,7 +231,7 @@ def check_places(
     size = images * width * places * np.dtype(settings.dtype).itemsize
     line = f"features.{dataset}.places: {images} images of {width} features at {places} places in {settings.dtype} are "
     scores = len(table.rows("train")) * len(table.classes) * places * 4 if table else 0
-    memory = f"; beliefs by places hold {scores / 1e9:.3g} GB of scores in memory" if scores else ""
+    memory = f"; beliefs by places hold {scores / 1e9:.1f} GB of scores in memory" if scores >= 1e8 else ""
     tell(f"{line}{size / 1e9:.3g} GB on disk, and as much in DVC's cache{memory}")
     there = root / "data" / "features" / dataset / PLACES_FILE
     if there.is_file() and there.stat().st_size >= size:

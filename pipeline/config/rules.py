@@ -260,16 +260,17 @@ def mixed_heads(run: PlannedRun) -> list[str]:
     readout, head, origin = run.settings.readout, run.settings.head, run.origin("readout")
     if readout is None or readout.share == 1:
         return []
+    instead = "set readout to null" if run.stage == "linear_init" else "set share to 1"
     if head.kind not in ("linear", "places") or (head.kind == "linear" and list_scales(head) != ["none"]):
         kinds = "a head on features as they are: linear, scale none, or places"
-        return [f"{origin}.share: below 1 mixes the closed form with {kinds} ({run.where}); set it to 1"]
+        return [f"{origin}.share: below 1 mixes the closed form with {kinds} ({run.where}); {instead}"]
     problems = []
     if not scores_alike(head, readout.sharpness):
         both = f"of the closed form, and of {run.origin('head')}, which it is mixed with (share below 1)"
         problems.append(f"{origin}.sharpness: is to be one, {both}")
     trained = run.params.settings("features", run.dataset).pools if run.stage in CONTINUES_CACHE else ["mean"]
     if readout.pools != trained:
-        problems.append(f"{origin}.pools: differ from {trained}, which the head is trained on; set share to 1")
+        problems.append(f"{origin}.pools: differ from {trained}, of which the head is; name these, or {instead}")
     return problems
 
 
@@ -545,6 +546,7 @@ def search(params: Params, dataset: str) -> list[str]:
             training.group_consistency is not None,
             "is set, but a search trains heads without it; set it to null",
         ),
+        "readout": (training.readout is not None, "is set, but a search scores heads as trained; set it to null"),
         "ema": (training.ema is not None, "is set, but a search scores raw weights; set it to null"),
         "early_stop": (
             training.early_stop.rule != "none" and "auto" in found.scores,

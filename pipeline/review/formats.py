@@ -24,7 +24,7 @@ from xml.etree.ElementTree import Element, ParseError, SubElement, indent, tostr
 from defusedxml import DefusedXmlException, ElementTree
 
 from pipeline.core.errors import SourceError
-from pipeline.core.faults import Faults, normalize_class_name, preview
+from pipeline.core.faults import Faults, find_duplicates, normalize_class_name, preview
 from pipeline.core.files import quote_formula, unquote_formula
 from pipeline.core.text import read_text
 from pipeline.labels.corrections import COLUMNS, NEEDED, VALUES, Correction
@@ -173,7 +173,7 @@ def read_tasks(file: Path, who: str, when: str) -> list[Correction]:
         The answers, in the file's order; paths and classes are not looked up.
 
     Raises:
-        SourceError: The file cannot be read, or is of no known format.
+        SourceError: The file cannot be read, is of no known format, or holds answers that are none; all are listed.
     """
     if file.is_dir():
         file = file / "samples.json"
@@ -190,10 +190,41 @@ def read_tasks(file: Path, who: str, when: str) -> list[Correction]:
         raise SourceError(f"{file.name}: is not complete: {type(error).__name__} {error}") from error
     except (ValueError, RecursionError, ParseError, DefusedXmlException, csv.Error) as error:
         raise SourceError(f"{file.name}: {error}") from error
-    answers = [Correction(*answer)._replace(value=answer[2].strip().casefold()) for answer in found]
-    if wrong := sorted({answer.value for answer in answers} - set(VALUES)):
-        raise SourceError(f"{file.name}: answers are {' or '.join(VALUES)}, not {preview(wrong)}")
-    return [answer._replace(who=answer.who or who, when=answer.when or when) for answer in answers]
+    return _check_answers(found, who, when, file.name)
+
+
+def _check_answers(found: Iterable[tuple[str, tuple[Any, ...]]], who: str, when: str, name: str) -> list[Correction]:
+    """Return answers as `read_tasks`.
+
+    Raises:
+        SourceError: A path, a class or a value is none, or one person answers a question in two ways; all are listed.
+    """  # noqa: DOC502  raised by `Faults`
+    faults, answers, first = Faults(name), [], dict[tuple[str, str, str], tuple[str, str]]()
+    for place, fields in found:
+        named = zip(COLUMNS, fields, strict=False)  # who and when may be left out
+        odd = [f"{place}: {key} is {field!r:.80}" for key, field in named if not isinstance(field, str)]
+        for what in odd:
+            faults.add("answers hold what is no text", what)
+        if odd:
+            continue
+        answer = Correction(*fields)
+        answer = answer._replace(value=answer.value.strip().casefold(), who=answer.who or who, when=answer.when or when)
+        if answer.value not in VALUES:
+            faults.add(f"answers are not {' or '.join(VALUES)}", f"{place}: {answer.value!r:.80}")
+        cell = (_form(answer.path), normalize_class_name(answer.label), answer.who)
+        earlier, value = first.setdefault(cell, (place, answer.value))
+        if value != answer.value:
+            both = f"{place} says {answer.value}, {earlier} {value}: {answer.path!r} {answer.label!r}"
+            faults.add("two answers of one person about one label differ (delete the wrong one)", both)
+        answers.append(answer)
+    faults.raise_if_any()
+    return answers
+
+
+def _form(path: str) -> str:
+    """Return a path in the one form of names of images; of one from the root of a disk, what comes after the root."""
+    parts = unicodedata.normalize("NFC", path).replace("\\", "/").split("/")
+    return "/".join(part for part in parts if part not in ("", "."))
 
 
 def place_answers(
@@ -215,8 +246,8 @@ def place_answers(
     """  # noqa: DOC502  raised by `Faults`
     faults, known, labels, found = Faults(name), set(paths), set(classes), []
     for answer in answers:
-        path, label = answer.path.replace("\\", "/"), normalize_class_name(answer.label)
-        parts = unicodedata.normalize("NFC", path).removeprefix("./").split("/")
+        path, label = _form(answer.path), normalize_class_name(answer.label)
+        parts = path.split("/")
         ends = ("/".join(parts[at:]) for at in range(len(parts)))  # the longest first
         place = next((end for end in ends if end in known), None)
         if place is None:
@@ -228,8 +259,8 @@ def place_answers(
     return found
 
 
-Found = Iterator[tuple[str, ...]]
-"""Path, class and value, and who and when where that is told."""
+Found = Iterator[tuple[str, tuple[Any, ...]]]
+"""Where in the file; path, class and value, and who and when where that is told, of whatever type."""
 
 
 def _read_csv(text: str) -> Found:
@@ -244,11 +275,24 @@ def _read_csv(text: str) -> Found:
     if not set(NEEDED) <= set(header) or set(header) - {*COLUMNS, *EXTRA}:
         raise ValueError(f"neither a table of {','.join(COLUMNS)}, nor JSON or XML of a tool that is read")
     rows.fieldnames = header
+    if twice := find_duplicates(header):
+        raise ValueError(f"line 1 names columns twice: {preview(twice)}")
     for row in rows:
         if None in row or None in row.values():
             raise ValueError(f"line {rows.line_num} has another number of fields than {len(header)}")
         if row["value"].strip():
-            yield tuple(unquote_formula(row.get(key, "")) for key in COLUMNS)
+            yield f"line {rows.line_num}", tuple(unquote_formula(row.get(key, "")) for key in COLUMNS)
+
+
+def _check_list(value: Any, where: str) -> list[Any]:
+    """Return a list of a file as it is.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if not isinstance(value, list):
+        raise ValueError(f"{where} is no list, but {value!r:.80}")
+    return value
 
 
 def _read_json(content: Any) -> Found:
@@ -268,28 +312,31 @@ def _read_json(content: Any) -> Found:
 
 
 def _read_label_studio(tasks: Iterable[Mapping[str, Any]]) -> Found:
-    for task in tasks:
-        data = task["data"]
+    for number, task in enumerate(tasks, start=1):
+        data, place = task["data"], f"task {number}"
+        asked = _check_list(data.get("ask", []), f"{place}: ask")
         path = data["path"] if "path" in data else parse_qs(urlsplit(data["image"]).query)["d"][0]
         for annotation in task.get("annotations") or ():
             if annotation.get("was_cancelled"):
                 continue
             results = [result for result in annotation["result"] if result.get("type") == "choices"]
-            chosen = [name for result in results for name in result["value"]["choices"]]
+            lists = [_check_list(result["value"]["choices"], f"{place}: choices") for result in results]
+            chosen = [name for names in lists for name in names]
             person = annotation.get("completed_by") or ""
-            who = str(person.get("email") or person.get("id") if isinstance(person, dict) else person)
+            who = str(person.get("email") or person.get("id") or "" if isinstance(person, dict) else person)
             when = str(annotation.get("updated_at") or "")
-            for name in dict.fromkeys([*data.get("ask", ()), *chosen]):
-                yield path, name, "present" if name in chosen else "absent", who, when
+            for name in asked + [name for name in chosen if name not in asked]:
+                yield place, (path, name, "present" if name in chosen else "absent", who, when)
 
 
 def _read_coco(content: Mapping[str, Any]) -> Found:
     paths = {image["id"]: image["file_name"] for image in content["images"]}
     names = {category["id"]: category["name"] for category in content["categories"]}
-    for annotation in content["annotations"]:
+    for number, annotation in enumerate(content["annotations"], start=1):
         answer = (annotation.get("attributes") or {}).get("answer", OPEN)
         if answer != OPEN:
-            yield paths[annotation["image_id"]], names[annotation["category_id"]], answer
+            fields = paths[annotation["image_id"]], names[annotation["category_id"]], answer
+            yield f"annotation {number}", fields
 
 
 def _read_cvat(text: str) -> Found:
@@ -301,17 +348,22 @@ def _read_cvat(text: str) -> Found:
     top = ElementTree.fromstring(text)
     if top.tag != "annotations":
         raise ValueError(f"XML of {top.tag!r}, not CVAT's annotations for images")
-    for image in top.iter("image"):
+    for number, image in enumerate(top.iter("image"), start=1):
         for tag in image.iter("tag"):
             chosen = {attribute.get("name"): attribute.text or "" for attribute in tag.iter("attribute")}
             if chosen.get("answer", OPEN) != OPEN:
-                yield image.attrib["name"], tag.attrib["label"], chosen["answer"]
+                yield f"image {number}", (image.attrib["name"], tag.attrib["label"], chosen["answer"])
 
 
 def _read_fiftyone(samples: Iterable[Mapping[str, Any]]) -> Found:
-    for sample in samples:
+    for number, sample in enumerate(samples, start=1):
         fields = [value for value in sample.values() if isinstance(value, dict)]
         for found in (field for field in fields if field.get("_cls") == "Classifications"):
             for label in found["classifications"]:
-                for answer in VALUES.keys() & set(label.get("tags") or ()):
-                    yield sample["filepath"], label["label"], answer
+                place, tags = f"sample {number}", label.get("tags")
+                tags = [] if tags is None else _check_list(tags, f"{place}: tags")
+                if odd := [tag for tag in tags if not isinstance(tag, str)]:
+                    raise ValueError(f"{place}: tags hold {odd[0]!r:.80}, which is no text")
+                said = {tag.strip().casefold() for tag in tags}
+                for answer in (value for value in VALUES if value in said):
+                    yield place, (sample["filepath"], label["label"], answer)

@@ -1,7 +1,7 @@
 """The page of a review: one HTML file that asks nothing of any server, or the one that the loopback server hands out.
 
 Its script and its style are allowed by their digests, and nothing else is: a name in the data that looks like a script
-stays text.
+stays text. What is shown is escaped where it would turn the direction of writing; what comes back is the name itself.
 """
 
 import base64
@@ -17,6 +17,7 @@ import numpy as np
 from PIL import Image
 
 from pipeline.core.text import show_text
+from pipeline.labels.corrections import Correction
 from pipeline.review.questions import Question
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -75,13 +76,13 @@ def make_thumbnails(questions: Sequence[Question], picture: Callable[[int], np.n
     return {row: base64.b64encode(encode_jpeg(picture(row), THUMBNAIL, 82)).decode() for row in rows}
 
 
-def render_page(review: Review, thumbnails: Mapping[int, str], answers: Mapping[int, str] | None = None) -> str:
+def render_page(review: Review, thumbnails: Mapping[int, str], answers: Mapping[int, Correction] | None = None) -> str:
     """Return the page.
 
     Args:
         review: What is reviewed.
         thumbnails: Pictures by row, as `make_thumbnails` gives them.
-        answers: Number of a question -> "present" or "absent", as the server has stored them; None: a page for itself.
+        answers: What the server has stored, by the number of the question; None: a page for itself.
 
     Returns:
         HTML.

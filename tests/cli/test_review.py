@@ -99,6 +99,18 @@ def test_a_saved_page_becomes_corrections_that_prepare_reads(project, capsys):
     assert not unknown(project, 0) & set(cells)
 
 
+def test_an_import_says_which_answers_are_older(project, capsys):
+    lines = "path,class,value,who,when\nJPEGImages/img_0.jpg,cat,{},Ann,2026-01-0{}\n"
+    (project / "new.csv").write_text(lines.format("absent", 2))
+    (project / "old.csv").write_text(lines.format("present", 1))
+    assert main(["review", "pets", "--import", "new.csv"]) == 0
+    assert "left out" not in capsys.readouterr().out
+    assert main(["review", "pets", "--import", "old.csv"]) == 0
+    told = "0 added, 0 replaced, 0 there before, 1 left out: the same person has answered otherwise since"
+    assert told in capsys.readouterr().out
+    assert (project / "corrections/pets.csv").read_text() == lines.format("absent", 2)
+
+
 @pytest.mark.parametrize("kind", ["csv", "labelstudio", "coco", "fiftyone", "cvat"])
 def test_tasks_for_other_tools_are_written(project, kind, capsys):
     assert main(["review", "pets", "--export", kind]) == 0

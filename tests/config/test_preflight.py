@@ -243,6 +243,29 @@ def started(start: str, **stage: Any) -> dict[str, Any]:
             {"linear_init/default/freeze": ["conv1"]},
             r"^linear_init\.default\.freeze: concerns images .* \(grid\.linear_init\)$",
         ),
+        (
+            {"linear_init/default/readout": {"pools": ["mean"], "sharpness": None, "share": 1.0}},
+            r"^linear_init\.default\.readout\.share: 1 makes of every method .* name a share below 1 ",
+        ),
+        (
+            {"linear_init/default/readout": {"pools": ["sqrt"], "sharpness": None, "share": 0.5}},
+            r"^linear_init\.default\.readout\.pools: differ from \['mean'\], .*; name these, or set readout to null$",
+        ),
+        (
+            {"linear_init/default/readout": {"pools": ["mean"], "sharpness": 0.2, "share": 0.5}},
+            r"^linear_init\.default\.readout\.sharpness: is to be one, .* linear_init\.default\.head, ",
+        ),
+        (
+            {"finetune/default/readout": {"pools": ["sqrt"], "sharpness": None, "share": 0.5}},
+            r"^finetune\.default\.readout\.pools: differ from \['mean'\], .*; name these, or set share to 1$",
+        ),
+        (
+            {
+                "linear_init/default/readout": {"pools": ["mean"], "sharpness": None, "share": 0.5},
+                "linear_init/default/head": {"kind": "linear", "scale": ["none", "unit"]},
+            },
+            r"^linear_init\.default\.readout\.share: below 1 mixes .* scale none, .*; set readout to null$",
+        ),
         ({"linear_init/default/flip": True}, r"linear_init\.default\.flip: .*features\.digits\.mirrored"),
         (
             {"linear_init/default/head": {"kind": "places", "sharpness": 0.2}},

@@ -8,7 +8,14 @@ from pipeline.review.page import Review
 from pipeline.review.questions import Question
 
 CLASSES = ("<script>alert(1)</script>", 'dog "big"', "cat, small", "été", "=1+1", "a;b|c", "{{ 7 * 7 }}")
-PATHS = ("plain.jpg", "Grüße/ü 1.jpg", "q\"uote'.jpg", "a,b;c.png", "<img src=x onerror=alert(1)>.jpg", "=sum.jpg")
+PATHS = (
+    "plain.jpg",
+    "Grüße/ü 1.jpg",
+    "q\"uote'.jpg",
+    "a,b;\u202ec\u200e.png",
+    "<img src=x onerror=alert(1)>.jpg",
+    "=sum.jpg",
+)
 
 
 def questions() -> list[Question]:

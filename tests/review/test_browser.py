@@ -8,8 +8,9 @@ import pytest
 
 from pipeline.labels.corrections import read_answers
 from pipeline.review.answers import Answers
-from pipeline.review.formats import read_tasks
+from pipeline.review.formats import place_answers, read_tasks
 from pipeline.review.page import make_thumbnails, render_page
+from pipeline.review.questions import Question
 from pipeline.review.server import ReviewServer
 from tests.review.asked import picture, questions, review
 from tests.review.webdriver import BROWSER, DRIVER, Browser, wait_for
@@ -101,6 +102,56 @@ def test_a_saved_page_keeps_its_answers_and_gives_them_as_a_file(
         (asked[1].path, asked[1].label, "present", "=Ann, B.yn"),
     ]
     check_nothing_leaves(browser, page.as_uri())
+
+
+def test_a_saved_page_gives_its_own_answers_each_by_who_gave_it(
+    browser: Browser, downloads: Path, tmp_path: Path
+) -> None:
+    """Two people and two pages of one dataset, in one browser."""
+    asked = questions()
+    saved = downloads / "pets.csv"
+
+    def answer(part: slice, who: str, *keys: str) -> list[tuple[str, ...]]:
+        page = tmp_path / "pets.html"
+        html = render_page(review("", asked[part]), make_thumbnails(asked, picture))
+        page.write_text(html.replace("0123456789ab", "shared"), encoding="utf-8")
+        browser.open(page.as_uri(), 1280)
+        browser.run(
+            f"const who = document.getElementById('who'); who.value = {who!r}; who.dispatchEvent(new Event('input'))"
+        )
+        browser.press(*keys, "s")
+        wait_for(saved.is_file)
+        found = [answer[:4] for answer in read_tasks(saved, "", "")]
+        saved.unlink()
+        return found
+
+    def told(at: int, value: str, who: str) -> tuple[str, ...]:
+        return asked[at].path, asked[at].label, value, who
+
+    assert answer(slice(0, 4), "Ann", "y") == [told(0, "present", "Ann")]
+    wanted = [told(0, "present", "Ann"), told(1, "absent", "Bob")]
+    assert answer(slice(0, 4), "Bob", "n") == wanted
+    assert answer(slice(1, 4), "Cem", "y") == [wanted[1], told(2, "present", "Cem")]
+    assert answer(slice(4, 6), "Cem", "n") == [told(4, "absent", "Cem")]
+
+
+def test_a_name_that_turns_the_writing_is_saved_as_it_is_and_shown_escaped(
+    browser: Browser, downloads: Path, tmp_path: Path
+) -> None:
+    path, label = "a\u202egpj\u200e.jpg", "c\u200fd"
+    asked = [Question(0, path, label, "train", 0.5, 0.01, ())]
+    (tmp_path / "pets.html").write_text(render_page(review(asked=asked), make_thumbnails(asked, picture)), "utf-8")
+    browser.open((tmp_path / "pets.html").as_uri(), 1280)
+    browser.press("Enter", "y")
+    large = "return document.querySelector('#large img').alt + document.getElementById('large-ask').textContent"
+    assert browser.run(large) == r"a\u202egpj\u200e.jpgc\u200fd? yes"
+    assert browser.run("return document.getElementById('said').textContent") == r"c\u200fd: yes. 1 of 1"
+    browser.press("Escape", "s")
+    saved = downloads / "pets.csv"
+    wait_for(saved.is_file)
+    (answer,) = place_answers(read_tasks(saved, "", ""), [path], [label], saved.name)
+    saved.unlink()
+    assert answer[:4] == (path, label, "present", "Ann")
 
 
 def test_what_a_person_needs_is_said_to_who_does_not_see(browser: Browser, server: ReviewServer) -> None:

@@ -1,6 +1,7 @@
 """Tasks of other tools, and back: every question's answer comes home under its own name."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
@@ -137,7 +138,7 @@ def test_a_class_that_nobody_asked_about_can_be_chosen(tmp_path):
 REFUSED = {
     "x.csv": ("a,b\n1,2\n", "neither a table of path,class,value"),
     "y.csv": ("path,class,value\na,b\n", "line 2 has another number of fields than 3"),
-    "z.csv": ("path,class,value\nplain.jpg,été,maybe\n", "answers are present or absent, not maybe"),
+    "z.csv": ("path,class,value\nplain.jpg,été,maybe\n", "answers are not present or absent: line 2: 'maybe'"),
     "a.json": ("{", "Expecting"),
     "b.json": ("[" * 100_000, "recursion|nested"),
     "c.json": ('{"a": 1}', "JSON of none of Label Studio .*, COCO and FiftyOne"),
@@ -163,6 +164,150 @@ def test_what_is_no_export_is_refused(name, tmp_path):
         formats.read_tasks(tmp_path / name, "Ann", "now")
 
 
+ODD = [None, True, 5, 1.5, [], ["present"], {}, {"a": 1}]
+"""What JSON may hold where a text belongs."""
+
+
+def odd_label_studio(key: str, odd: object) -> list[object]:
+    data = {"path": "plain.jpg", "ask": ["été"]} | ({"path": odd} if key == "path" else {})
+    data |= {"ask": odd} if key == "ask" else {"ask": ["été", odd]} if key == "class" else {}
+    choices = odd if key == "choices" else [odd] if key == "choice" else []
+    result = {"type": "choices", "value": {"choices": choices}}
+    return [{"data": data, "annotations": [{"result": [result]}]}]
+
+
+def odd_coco(key: str, odd: object) -> dict[str, object]:
+    fields = {"path": "plain.jpg", "class": "été", "value": "present"} | {key: odd}
+    return {
+        "images": [{"id": 1, "file_name": fields["path"]}],
+        "categories": [{"id": 1, "name": fields["class"]}],
+        "annotations": [{"image_id": 1, "category_id": 1, "attributes": {"answer": fields["value"]}}],
+    }
+
+
+def odd_fiftyone(key: str, odd: object) -> dict[str, object]:
+    fields = {"path": "plain.jpg", "class": "été"} | {key: odd}
+    found = {"_cls": "Classifications", "classifications": [{"label": fields["class"], "tags": ["present"]}]}
+    return {"samples": [{"filepath": fields["path"], "p": found}]}
+
+
+PLACES = [
+    *((odd_label_studio, key, "task 1") for key in ("path", "ask", "class", "choices", "choice")),
+    *((odd_coco, key, "annotation 1") for key in ("path", "class", "value")),
+    *((odd_fiftyone, key, "sample 1") for key in ("path", "class")),
+]
+
+
+@pytest.mark.parametrize(("write", "key", "place"), PLACES, ids=[f"{each[0].__name__}-{each[1]}" for each in PLACES])
+def test_what_is_no_text_is_refused_with_its_place(write, key, place, tmp_path):
+    file = tmp_path / "x.json"
+    wholes = {"ask": [[], ["present"]], "choices": [[], ["present"]]}.get(key, [])  # lists belong there
+    for odd in ODD:
+        if odd in wholes:
+            continue
+        file.write_text(json.dumps(write(key, odd)))
+        with pytest.raises(SourceError) as caught:
+            formats.place_answers(formats.read_tasks(file, "Ann", "now"), PATHS, CLASSES, "x.json")
+        assert re.match(f"x.json: .*{place}", str(caught.value))
+
+
+def tagged(tags: object) -> dict[str, object]:
+    found = {"_cls": "Classifications", "classifications": [{"label": "été", "tags": tags}]}
+    return {"samples": [{"filepath": "plain.jpg", "p": found}]}
+
+
+@pytest.mark.parametrize("written", ["present", "Present", " ABSENT "])
+def test_tags_count_in_any_case(written, tmp_path):
+    (tmp_path / "x.json").write_text(json.dumps(tagged(["seen", written])))
+    (answer,) = formats.read_tasks(tmp_path / "x.json", "Ann", "now")
+    assert answer.value == written.strip().lower()
+
+
+@pytest.mark.parametrize("tags", ["present", {"present": 1}, 5, True, [5], [None], [["present"]], ["present", {}]])
+def test_tags_that_are_no_list_of_texts_are_refused(tags, tmp_path):
+    (tmp_path / "x.json").write_text(json.dumps(tagged(tags)))
+    with pytest.raises(SourceError, match=r"x\.json: sample 1: tags (is no list, but|hold)"):
+        formats.read_tasks(tmp_path / "x.json", "Ann", "now")
+
+
+def test_no_tags_are_no_answer(tmp_path):
+    (tmp_path / "x.json").write_text(json.dumps(tagged(None)))
+    assert formats.read_tasks(tmp_path / "x.json", "Ann", "now") == []
+
+
+def two_tasks(file: Path) -> tuple[str, str]:
+    """One picture and class, in two ways of writing, answered twice by one person."""
+    lines = ["path,class,value,who", "plain.jpg,été,present,Ann", ".\\plain.jpg,e\u0301te\u0301 ,absent,"]
+    file.write_text("\n".join(lines), encoding="utf-8")
+    return "line 2", "line 3"
+
+
+def two_annotations(file: Path) -> tuple[str, str]:
+    task = odd_label_studio("choices", ["été"])[0]
+    assert isinstance(task, dict)
+    task["annotations"].append({"result": []})
+    file.write_text(json.dumps([task]))
+    return "task 1", "task 1"
+
+
+def two_attributes(file: Path) -> tuple[str, str]:
+    content: dict = odd_coco("value", "present")
+    content["annotations"] *= 2
+    content["annotations"][1] = content["annotations"][0] | {"attributes": {"answer": "absent"}}
+    file.write_text(json.dumps(content))
+    return "annotation 1", "annotation 2"
+
+
+def two_xml_tags(file: Path) -> tuple[str, str]:
+    images = [
+        f'<image name="plain.jpg"><tag label="été"><attribute name="answer">{value}</attribute></tag></image>'
+        for value in ("present", "absent")
+    ]
+    file.write_text(f"<annotations>{''.join(images)}</annotations>", encoding="utf-8")
+    return "image 1", "image 2"
+
+
+def two_tags(file: Path) -> tuple[str, str]:
+    file.write_text(json.dumps(tagged(["absent", "present"])))
+    return "sample 1", "sample 1"
+
+
+@pytest.mark.parametrize("write", [two_tasks, two_annotations, two_attributes, two_xml_tags, two_tags])
+def test_two_answers_of_one_person_that_differ_are_refused_with_both_places(write, tmp_path):
+    one, two = write(tmp_path / "x")
+    with pytest.raises(SourceError, match=f"one person about one label differ.*: {two} says absent, {one} present"):
+        formats.read_tasks(tmp_path / "x", "Ann", "now")
+
+
+def test_two_people_may_differ_in_a_file(tmp_path):
+    """Merging names them."""
+    (tmp_path / "x.csv").write_text("path,class,value,who\na.jpg,été,present,Ann\na.jpg,été,absent,Bob\n")
+    assert [each.who for each in formats.read_tasks(tmp_path / "x.csv", "Ann", "now")] == ["Ann", "Bob"]
+
+
+@pytest.mark.parametrize("header", ["path,class,value,value", "path,class,Value,value", "path,class,value,who, WHO"])
+def test_a_column_that_is_there_twice_is_refused(header, tmp_path):
+    fields = ["plain.jpg", "été", "present", "absent", "x"]
+    line = ",".join(fields[: header.count(",") + 1])
+    (tmp_path / "x.csv").write_text(f"{header}\n{line}\n", encoding="utf-8")
+    with pytest.raises(SourceError, match="line 1 names columns twice: (value|who)"):
+        formats.read_tasks(tmp_path / "x.csv", "Ann", "now")
+
+
+@pytest.mark.parametrize("key", ["ask", "choices"])
+def test_a_text_is_no_list_of_its_letters(key, tmp_path):
+    (tmp_path / "x.json").write_text(json.dumps(odd_label_studio(key, "cat")))
+    with pytest.raises(SourceError, match=f"x.json: task 1: {key} is no list, but 'cat'"):
+        formats.read_tasks(tmp_path / "x.json", "Ann", "now")
+
+
+def test_all_odd_answers_are_listed(tmp_path):
+    lines = ["path,class,value", "plain.jpg,été,maybe", "plain.jpg,été,present", "plain.jpg,été,yes"]
+    (tmp_path / "x.csv").write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(SourceError, match="2 answers are not present or absent: line 2: 'maybe', line 4: 'yes'"):
+        formats.read_tasks(tmp_path / "x.csv", "Ann", "now")
+
+
 def test_names_of_other_data_are_listed():
     answers = [Correction("no.jpg", "été", "present"), Correction("plain.jpg", "zebra", "absent")]
     with pytest.raises(SourceError, match=r"x\.json: images are not in the dataset: 'no\.jpg'\n.*classes .* 'zebra'"):
@@ -180,9 +325,15 @@ def test_answers_are_added_once(tmp_path):
         "added": 2,
         "replaced": 0,
         "before": 0,
+        "older": 0,
     }
     before = file.read_bytes()
-    assert merge_answers(file, [answer("present", when="later")]) == {"added": 0, "replaced": 0, "before": 1}
+    assert merge_answers(file, [answer("present", when="later")]) == {
+        "added": 0,
+        "replaced": 0,
+        "before": 1,
+        "older": 0,
+    }
     assert file.read_bytes() == before
 
 
@@ -191,6 +342,26 @@ def test_another_mind_replaces_ones_own_answer(tmp_path):
     merge_answers(file, [answer("present")])
     assert merge_answers(file, [answer("absent", when="later")])["replaced"] == 1
     assert Answers(file, "Ann").read() == [answer("absent", when="later")]
+
+
+EARLIER = {  # times, the first before the second
+    "2026-01-02T09:00:00Z": "2026-01-02T09:00:01Z",
+    "2026-01-02T09:00:00.5Z": "2026-01-02T09:00:00.75+00:00",
+    "2026-01-02T10:00:00+02:00": "2026-01-02T09:00:00Z",
+    "2026-01-02 08:59": "2026-01-02T09:00:00Z",
+    "2026-01-01": "2026-01-02",
+}
+
+
+@pytest.mark.parametrize("earlier", EARLIER)
+def test_an_older_answer_never_replaces_a_newer(earlier, tmp_path):
+    file, later = tmp_path / "pets.csv", EARLIER[earlier]
+    merge_answers(file, [answer("present", when=later)])
+    assert merge_answers(file, [answer("absent", when=earlier)]) == {"added": 0, "replaced": 0, "before": 0, "older": 1}
+    assert Answers(file, "Ann").read() == [answer("present", when=later)]
+    file.unlink()
+    merge_answers(file, [answer("present", when=earlier)])
+    assert merge_answers(file, [answer("absent", when=later)])["replaced"] == 1
 
 
 def test_answers_that_differ_are_named_and_nothing_is_lost(tmp_path):

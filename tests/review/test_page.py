@@ -9,11 +9,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pipeline.core.text import ODD
+from pipeline.labels.corrections import Correction
 from pipeline.review.page import make_thumbnails, render_page
+from pipeline.review.questions import Question
 from tests.review.asked import CLASSES, Elements, picture, questions, review
 
+STORED = {
+    0: Correction(questions()[0].path, questions()[0].label, "present", "Ann", "now"),
+    3: Correction(questions()[3].path, questions()[3].label, "absent", "Ann", "then"),
+}
 
-@pytest.fixture(scope="module", params=[None, {0: "present", 3: "absent"}], ids=["file", "served"])
+
+@pytest.fixture(scope="module", params=[None, STORED], ids=["file", "served"])
 def html(request) -> str:
     return render_page(review(), make_thumbnails(questions(), picture), request.param)
 
@@ -24,6 +32,21 @@ def test_each_question_is_a_card_with_its_names_as_they_are(html):
     assert [(card["data-path"], card["data-label"]) for card in cards] == [(each.path, each.label) for each in asked]
     assert [card["data-number"] for card in cards] == [str(number) for number in range(len(asked))]
     assert len(Elements(html).all("section")) == len(CLASSES)
+
+
+TURNS = "".join(letter for letter in map(chr, range(0xA0, 0xD800)) if ODD.match(letter))
+"""Marks that turn the direction of writing, which a path may hold."""
+
+
+def test_marks_of_direction_come_back_and_are_not_shown():
+    assert len(TURNS) == 12
+    path, label = f"x{TURNS}y.jpg", f"c{TURNS}"
+    asked = [Question(0, path, label, "train", 0.5, 0.01, (label,))]
+    html = render_page(review(asked=asked), make_thumbnails(asked, picture))
+    (card,) = Elements(html).all("article")
+    assert (card["data-path"], card["data-label"]) == (path, label)
+    assert sum(html.count(letter) for letter in TURNS) == 2 * len(TURNS)  # nowhere else
+    assert r"x\u061c\u200e" in Elements(html).text
 
 
 def test_names_of_the_data_stay_text(html):
@@ -63,9 +86,10 @@ def test_pictures_are_small_and_right(html):
 
 
 def test_what_was_answered_is_marked():
-    html = render_page(review(), make_thumbnails(questions(), picture), {0: "present", 3: "absent"})
-    stored = [card["data-stored"] for card in Elements(html).all("article")]
-    assert stored == ["present", "", "", "absent", *[""] * (len(stored) - 4)]
+    html = render_page(review(), make_thumbnails(questions(), picture), STORED)
+    stored = [(card["data-stored"], card["data-when"]) for card in Elements(html).all("article")]
+    open_ = ("", "")
+    assert stored == [("present", "now"), open_, open_, ("absent", "then"), *[open_] * (len(stored) - 4)]
 
 
 def test_a_page_without_a_question_says_so():

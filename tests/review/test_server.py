@@ -87,7 +87,7 @@ def test_many_answers_at_once_are_all_kept(server, file):
         replies = pool.map(lambda number: put(server, {"question": number, "value": "present"})[0], range(14))
         assert set(replies) == {200}
     assert len(read_corrections(file, PATHS, CLASSES).answers) == 14
-    assert [path.name for path in file.parent.iterdir()] == ["pets.csv"]
+    assert {path.name for path in file.parent.iterdir()} == {"pets.csv", ".pets.csv.lock"}
 
 
 def test_a_file_that_somebody_broke_stays_as_it_is(server, file):

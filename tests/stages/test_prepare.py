@@ -250,7 +250,13 @@ def test_what_rules_imply_is_counted_by_split(project):
     """Of a puppy in train and val, and a cat that excludes it: an animal and a dog each, and what each excludes."""
     block = {"source": "folder", "root": "raw", "split_folders": True, "same_name": "separate", "classes": None}
     block |= {"size": 8, "bad_images": "stop", "links": "inside", "max_pixels": 10**8, "val_fraction": 0.0}
-    block |= {"test_fraction": 0.0, "split_seed": 0, "parents": {"puppy": ["dog"]}, "exclusive": [["cat", "dog"]]}
+    block |= {
+        "test_fraction": 0.0,
+        "split_seed": 0,
+        "unlabelled": None,
+        "parents": {"puppy": ["dog"]},
+        "exclusive": [["cat", "dog"]],
+    }
     root = project(block, protocol="given")
     held = {"train": {"puppy": 3, "cat": 2}, "val": {"puppy": 1, "cat": 1}, "test": {"cat": 2, "dog": 1}}
     for part, labels in held.items():

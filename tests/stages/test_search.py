@@ -199,6 +199,10 @@ def test_faults_are_named_before_anything_is_read(project: Project, change: dict
 
 STAGES: list[tuple[dict[str, Any], str]] = [
     ({"ema": {"decay": 0.9, "rule": "warmup"}}, r"^linear_init\.digits\.ema: is set, but a search scores raw weights"),
+    (
+        {"readout": {"pools": ["mean"], "sharpness": None, "share": 0.5}},
+        r"^linear_init\.digits\.readout: is set, but a search scores heads as trained",
+    ),
     ({"protocol": "published"}, r"linear_init\.digits\.protocol: published, but a search trains all methods alike"),
     ({"early_stop": {"rule": "first_dip", "amount": 0.0}}, r"linear_init\.digits\.early_stop: stops by a score, and "),
     ({"flip": True}, r"^linear_init\.digits\.flip: needs the mirrored view \(features\.digits\.mirrored\)$"),

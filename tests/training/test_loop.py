@@ -667,7 +667,7 @@ def test_the_loop_has_no_way_to_see_truth_or_test_images() -> None:
     assert names == [
         {"network", "method", "data", "plan", "checkpoint", "inherited"},
         {"train", "observed", "validation", "score", "is_better", "groups"},
-        {"name", "settings", "learning_rate", "epochs", "seed", "device", "keep"},
+        {"name", "settings", "learning_rate", "epochs", "seed", "device", "keep", "record"},
     ]
 
 

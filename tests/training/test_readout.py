@@ -98,6 +98,7 @@ def cache_places(project: Project) -> None:
         "beliefs": {"default": {"kind": "fits", "fits": 3, "draw": {"kind": "count"}, "sharpness": 0.4}},
     }
     project.write_params()
+    put_beliefs(project, {})
 
 
 def stored_logits(project: Project, stage: str, method: str) -> dict[str, np.ndarray]:

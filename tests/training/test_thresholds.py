@@ -190,7 +190,7 @@ def test_a_share_of_all_or_none_has_a_finite_threshold_and_a_reason(project: Pro
     logits_of[:, 1], logits_of[:, 2] = 60, -60
     shares = np.array([[0.5, 0.4, 0.6], [1, 1, 1], [0, 0, 0]], float)
     belief = expit(logits_of).astype(np.float32)
-    found = Beliefs(belief, logits_of.astype(np.float32), 1.5, shares, draw)
+    found = Beliefs(belief, logits_of.astype(np.float32), 1.5, shares, draw, belief)
     write_beliefs(beliefs_file(project.root, "digits", 0), found, {}, [project.labels], asked_of(project))
     linear_init(project.root, "digits", "an", 0, 0)
     text = (project.folder("linear_init", "digits-an-0-0") / "thresholds.json").read_text()
