@@ -16,10 +16,22 @@ import torch
 
 from pipeline.bundles.choose import read_text
 from pipeline.bundles.export import export
-from pipeline.bundles.layout import CARD, CLASSES, FILES, FORMAT, MODEL, ONNX, SCRIPT, SUMS, WEIGHTS, Description
+from pipeline.bundles.layout import (
+    CARD,
+    CLASSES,
+    FILES,
+    FORMAT,
+    MAX_SIDE,
+    MODEL,
+    ONNX,
+    SCRIPT,
+    SUMS,
+    WEIGHTS,
+    Description,
+)
 from pipeline.bundles.read import read_model, read_sums
 from pipeline.core import files, hdf5
-from pipeline.core.errors import FileError
+from pipeline.core.errors import ConfigError, FileError
 from pipeline.core.manifest import check_folder, raise_if_changed
 from pipeline.core.summary import write_summary
 from pipeline.data.images import Pixels
@@ -77,8 +89,8 @@ def write_bundle(root: Path, name: str, folder: Path, onnx: bool) -> list[str]:
 
     Raises:
         FileError: The run is absent or damaged, or another thing lies in the folder.
-        ConfigError: The packages that ONNX needs are not installed.
-    """  # noqa: DOC502  ConfigError comes from `export`
+        ConfigError: The packages that ONNX needs are not installed, or the pictures are too large.
+    """  # noqa: DOC502  ConfigError comes from `export` and `_describe`
     _raise_if_taken(folder)
     source = Source(root, name)
     network = _restore(source)
@@ -192,10 +204,18 @@ def _restore(source: Source) -> Network:
 
 
 def _describe(source: Source, network: Network) -> Description:
-    """Return model.json."""
+    """Return model.json.
+
+    Raises:
+        ConfigError: The pictures are larger than a bundle's may be.
+    """
+    side = source.pictures.shape[1]
+    if side > MAX_SIDE:
+        raise ConfigError(
+            f"{source.name}: its pictures have {side} pixels a side, those of a bundle at most {MAX_SIDE}"
+        )
     built = network.architecture
     backbone = {name: value for name, value in built["backbone"].items() if name not in ("mean", "std")}
-    side = source.pictures.shape[1]
     with hdf5.read(source.folder / "logits.h5") as file:
         classes = json.loads(str(file.attrs["classes"]))
     pixels = {"size": side, "resize": "bilinear", "colour": "RGB", "mean": list(network.mean), "std": list(network.std)}

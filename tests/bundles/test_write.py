@@ -18,7 +18,7 @@ from pipeline.bundles.predict import predict
 from pipeline.bundles.read import read_model
 from pipeline.bundles.write import describe_thresholds, write_bundle
 from pipeline.core import hdf5
-from pipeline.core.errors import FileError
+from pipeline.core.errors import ConfigError, FileError
 from pipeline.core.files import read_json, read_torch
 from pipeline.core.manifest import write_manifest
 from tests.bundles import trained
@@ -119,6 +119,13 @@ def test_a_damaged_run_is_not_bundled(file: str, project: Project, tmp_path: Pat
     path.write_bytes(bytes(content))
     with pytest.raises(FileError, match=re.escape(file)):
         write_bundle(root, "finetune/digits-an-0-0", tmp_path / "m", onnx=False)
+    assert not (tmp_path / "m").exists()
+
+
+def test_pictures_larger_than_a_bundle_may_have_are_refused(project: Project, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(write, "MAX_SIDE", 1)
+    with pytest.raises(ConfigError, match=r"its pictures have \d+ pixels a side, those of a bundle at most 1$"):
+        write_bundle(project.root, "finetune/digits-an-0-0", tmp_path / "m", onnx=False)
     assert not (tmp_path / "m").exists()
 
 
