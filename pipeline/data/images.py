@@ -153,7 +153,7 @@ class Pixels:
     def __init__(self, path: Path | str, memory: int = 1 << 30):
         self.path = Path(path)
         pixels = self._map()
-        self.shape: tuple[int, int, int, int] = pixels.shape
+        self.shape: tuple[int, ...] = pixels.shape
         self._held = pixels[np.arange(len(self))] if pixels.nbytes <= memory else None
         self._mapped: hdf5.Mapped | None = None
 

@@ -98,7 +98,7 @@ def curve(calls: Calls, tag: str) -> list[tuple[int, float]]:
     return [(step, value) for name, value, step in (call for call in calls if len(call) == 3) if name == tag]
 
 
-def stored(rows: list[dict[str, Any]], key: str) -> list[tuple[int, float]]:
+def stored(rows: list[dict[str, Any]], key: str) -> list[tuple[int, Any]]:
     return [(int(row["epoch"]), pytest.approx(float(row[key]))) for row in rows]
 
 
