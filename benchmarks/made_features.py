@@ -156,7 +156,7 @@ def make_task(table: Table, features: np.ndarray, drawn: list[Draw], tried: Sett
         for name, changes in tried.methods.items()
         for change in changes
     ]
-    settings, cache = params.settings("linear_init", "default"), Cache(features, None, None, ["mean"])
+    settings, cache = params.settings("linear_init", "default"), Cache(features, None, None, ["mean"], [])
     return Task("made features", table, cache, settings, tried, candidates, drawn, torch.device("cpu"))
 
 

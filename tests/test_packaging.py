@@ -45,7 +45,7 @@ def imports(folder: str) -> set[str]:
             elif isinstance(node, ast.ImportFrom):
                 modules.add(str(node.module))
     tops = {module.split(".")[0] for module in modules} - sys.stdlib_module_names - OURS - TRACKERS - {"ruamel"}
-    known = packages_distributions() | OPTIONAL
+    known = dict(packages_distributions()) | OPTIONAL
     found = {str(canonicalize_name(known[top][0])) for top in tops}
     return found | ({"ruamel-yaml"} if any(module.startswith("ruamel.yaml") for module in modules) else set())
 
