@@ -3,6 +3,7 @@
 import argparse
 import getpass
 import hashlib
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -216,6 +217,7 @@ def _serve(review: Review, answers: Answers, picture: Callable[[int], np.ndarray
     with server:
         yield f"open {server.address} - answers go to {answers.file} at once; Ctrl-C ends"
         sys.stdout.flush()  # whoever pipes this waits for the address
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background leaves interrupts ignored
         with suppress(KeyboardInterrupt):
             server.serve_forever()
     yield f"{answers.file}: {pluralize(len(answers.read()) - before, 'answer')} more than before"
