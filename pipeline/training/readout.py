@@ -4,8 +4,8 @@ Training by steps stops short of what the features hold for a linear head; and o
 hold more than those that it trained through. The fits are those of the stage beliefs, on the labels that the method was
 given: shown ones, or all of them for an oracle.
 
-The two heads err in different ways: what the closed form believes of look-alikes it fits again, and training by steps
-has not. Their weighted sum is a linear head too, and often better than either.
+The weighted sum of the two heads is a linear head too: it lifts heads that are worse than the closed form to about its
+level (docs/without-truth.md).
 Source: ours, 2026.
 """
 
