@@ -33,7 +33,7 @@ from pipeline.training.features import Cache, read_features
 from pipeline.training.settings import BeliefFits
 from pipeline.training.stored_beliefs import make_draw, places_of
 
-DRAWS = tuple(range(10, 20))
+DRAWS = (10, 11, 12, 13, 14)
 QUESTIONS = 100
 """Of a round."""
 ROUNDS = 5
@@ -176,16 +176,13 @@ def main() -> None:
     for draw in options.draws:
         drawn = draws.observe(Path(), table, None, simulate, draw)
         review = Review(table, cache, settings, params.settings("report", dataset).min_support, drawn, draw)
-        made += [{"dataset": dataset, **row} for order in ORDERS for row in score_order(review, order)]
-    asked = {(dataset, str(draw)) for draw in options.draws}
-    kept = [
-        row for row in (files.read_tsv(TABLE) if TABLE.exists() else []) if (row["dataset"], row["draw"]) not in asked
-    ]
-    files.write_tsv(TABLE, [*kept, *made])
-    print("| |", " | ".join(["before", *(f"{QUESTIONS * (number + 1)} answers" for number in range(ROUNDS))]), "|")
-    print("| --- |" + " --- |" * (ROUNDS + 1))
-    for line in (*list_means(made), *list_differences(made)):
-        print(line)
+        rows = [{"dataset": dataset, **row} for order in ORDERS for row in score_order(review, order)]
+        kept = files.read_tsv(TABLE) if TABLE.exists() else []
+        files.write_tsv(TABLE, [row for row in kept if (row["dataset"], row["draw"]) != (dataset, str(draw))] + rows)
+        made += rows
+    heads = ["before", *(f"{QUESTIONS * number} answers" for number in range(1, ROUNDS + 1))]
+    for header, lines in ((heads, list_means(made)), (heads[1:], list_differences(made))):
+        print(f"| | {' | '.join(header)} |", "| --- |" + " --- |" * len(header), *lines, "", sep="\n")
 
 
 if __name__ == "__main__":
