@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from pipeline.core.errors import FileError
-from pipeline.core.files import write_torch
+from pipeline.core.files import sha256, write_torch
 from pipeline.labels.table import read_split_rows, read_table
 from pipeline.networks.small import SmallBackbone
 from pipeline.training.features import read_features
@@ -64,8 +64,8 @@ class Pets:
         finished_runs.write_params(self.root, self.repository, **sections)
         prepare(self.root, "pets")
 
-    def read(self, *names: str) -> list[bytes]:
-        return [(self.folder / name).read_bytes() for name in names]
+    def digests(self, *names: str) -> list[str]:
+        return [sha256(self.folder / name) for name in names]
 
     def read_cached(self) -> Any:
         return read_features(self.root / "data/features/pets/features.h5", read_table(self.folder / "table.h5"), True)
@@ -98,12 +98,12 @@ LABELS: dict[str, tuple[str, Rows, dict[str, Any]]] = {
 def test_other_labels_leave_pictures_and_their_features(pets: Pets, change: str) -> None:
     pets.prepare(ROWS)
     features(pets.root, "pets")
-    table, before = pets.read("table.h5"), pets.read("images.h5", "splits.h5")
+    table, before = pets.digests("table.h5"), pets.digests("images.h5", "splits.h5")
     cache = pets.read_cached()
     answer, rows, changes = LABELS[change]
     pets.correct(answer)
     pets.prepare(rows, **changes)
-    assert pets.read("table.h5") != table and pets.read("images.h5", "splits.h5") == before
+    assert pets.digests("table.h5") != table and pets.digests("images.h5", "splits.h5") == before
     again = pets.read_cached()
     assert np.array_equal(again.plain, cache.plain) and np.array_equal(again.mirrored, cache.mirrored)
     assert again.places[np.arange(12)].tobytes() == cache.places[np.arange(12)].tobytes()
@@ -113,13 +113,13 @@ def test_answers_move_no_image_of_a_drawn_split_and_given_labels_do(pets: Pets) 
     drawn = {"split_column": None, "val_fraction": 0.25, "test_fraction": 0.25}
     other = {name: [*row[:2], str(1 - int(row[2])), row[3]] for name, row in ROWS.items()}
     pets.prepare(ROWS, **drawn)
-    before = pets.read("images.h5", "splits.h5")
+    before = pets.digests("images.h5", "splits.h5")
     pets.correct(*(f"{name},owl,{'present' if row[2] == '1' else 'absent'}" for name, row in other.items()))
     pets.prepare(ROWS, **drawn)
-    assert pets.read("images.h5", "splits.h5") == before
+    assert pets.digests("images.h5", "splits.h5") == before
     pets.correct()
     pets.prepare(other, **drawn)
-    assert all(new != old for new, old in zip(pets.read("images.h5", "splits.h5"), before, strict=True))
+    assert all(new != old for new, old in zip(pets.digests("images.h5", "splits.h5"), before, strict=True))
 
 
 OTHERS: dict[str, tuple[str, Rows, dict[str, Any]]] = {
@@ -141,12 +141,12 @@ OTHERS: dict[str, tuple[str, Rows, dict[str, Any]]] = {
 def test_features_of_other_pictures_rows_and_splits_are_refused(pets: Pets, change: str) -> None:
     pets.prepare(ROWS)
     features(pets.root, "pets")
-    (before,) = pets.read("images.h5")
+    (before,) = pets.digests("images.h5")
     named, rows, changes = OTHERS[change]
     pets.draw("03.png", 99 if change == "a picture" else 3)
     pets.draw("03a.png", 3)
     pets.prepare(rows, **changes)
-    assert pets.read("images.h5")[0] != before  # by which DVC runs the stage features again
+    assert pets.digests("images.h5")[0] != before  # by which DVC runs the stage features again
     with pytest.raises(FileError, match=rf"another data/prepare/pets/{named} than lies there; run features@pets"):
         pets.read_cached()
     features(pets.root, "pets")
@@ -158,7 +158,7 @@ def test_features_of_other_pictures_rows_and_splits_are_refused(pets: Pets, chan
 @pytest.mark.parametrize("name, words", [("table.h5", "table.h5: made"), ("images.h5", "images.h5: made")])
 def test_a_table_and_pictures_of_other_splits_than_lie_there_are_refused(pets: Pets, name: str, words: str) -> None:
     pets.prepare(ROWS)
-    (old,) = pets.read(name)
+    old = (pets.folder / name).read_bytes()
     pets.prepare(ROWS | {"00.png": [*ROWS["00.png"][:-1], "val"]})
     (pets.folder / name).write_bytes(old)
     with pytest.raises(
