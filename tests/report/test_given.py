@@ -397,6 +397,19 @@ def test_rows_stand_in_the_order_in_which_they_rank_shown_labels(collected: Coll
     assert "Rows stand" not in full.html
 
 
+def test_what_dvc_compares_is_how_well_shown_labels_are_ranked(collected: Collected, result: Results) -> None:
+    runs = [run for run in collected.runs if (run.stage, run.method) == ("finetune", "em_apl")]
+    mean = sum(run.shown_score or 0 for run in runs) / len(runs)
+    numbers = record.compared([result])["digits"]["finetune"]["em_apl"]
+    assert numbers["train_score_by_shown_labels"] == round(mean, 2)
+    assert "gap_share" not in numbers and "minus_an" not in numbers
+    mixed = tuple(replace(run, shown_images="val" if run.seed else "train") for run in collected.runs)
+    uneven = record.compared([frames.measure(replace(collected, runs=mixed))["digits"]])
+    assert "score_by_shown_labels" not in str(uneven) or len({run.seed for run in collected.runs}) == 1
+    full = record.compared([frames.measure(scored_by(collected, "clean", "clean"))["digits"]])
+    assert "score_by_shown_labels" not in str(full)
+
+
 @pytest.mark.parametrize("change", [{"shown_images": "val"}, {"shown_score": None}])
 def test_rows_stand_by_name_where_nothing_compares_them(collected: Collected, change: dict[str, Any]) -> None:
     runs = tuple(replace(run, **change) if run.method == "em_apl" else run for run in collected.runs)
