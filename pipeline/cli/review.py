@@ -58,7 +58,7 @@ def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
     )
     parser.add_argument("--count", type=_count, default=100, metavar="N", help="questions at most (default: 100)")
     parser.add_argument("--val", action="store_true", help="ask about val images too")
-    parser.add_argument("--who", help="name of who answers (default: the user's)")
+    parser.add_argument("--who", help="name of who answers (default: the login's, and the output says so)")
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--serve", action="store_true", help="serve the page on this machine, and store each answer")
     way.add_argument("--export", choices=tuple(formats.WRITERS), help="write tasks for another tool")
@@ -103,6 +103,10 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     answers = Answers(corrections_file(root, dataset), who)
     if options.answers is not None:
         yield from _take(options.answers, answers, table, dataset)
+        if options.who is None:
+            nameless = sum(not each.who for each in formats.read_tasks(options.answers, "", ""))
+            if nameless:
+                yield _tell_login(f"  {pluralize(nameless, 'answer')} without a name", who)
         return
     questions = _choose(root, dataset, table, answers, options)
     yield _describe(questions, options.order)
@@ -111,6 +115,8 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     if options.export:
         yield from _export(options.export, review, table, picture)
     elif options.serve:
+        if options.who is None:
+            yield _tell_login("answers", who)
         yield from _serve(review, answers, picture, options.port)
     else:
         file = FOLDER / f"{dataset}.html"
@@ -136,6 +142,11 @@ def _user() -> str:
         return getpass.getuser()
     except (OSError, KeyError):  # a user without an entry
         return "somebody"
+
+
+def _tell_login(what: str, who: str) -> str:
+    """Return a line on answers whose giver nobody named."""
+    return f"{what}: stored as {to_printable(who)}'s, the login's name; --who NAME says who answers"
 
 
 def _choose(root: Path, dataset: str, table: Table, answers: Answers, options: argparse.Namespace) -> list[Question]:

@@ -87,6 +87,6 @@ def test_val_stands_in_where_test_shows_none_and_nobody_knows_without(monkeypatc
 
 
 def test_one_group_gives_no_interval(monkeypatch, tmp_path) -> None:
-    data = replace(table((2,)), groups=("burst",) * N)
+    data = replace(table((2,)), groups=tuple(map(str, SPLIT)))
     (line,) = say(monkeypatch, tmp_path, data, np.zeros((N, C), np.int8))
     assert "(no interval: samples of its images score alike)" in line

@@ -24,6 +24,7 @@ from pipeline.report.frames import Results
 from pipeline.report.read import Collected, collect
 from tests.report.project import Plan, make_project
 from tests.report.test_page import Reader
+from tests.review.webdriver import BROWSER, DRIVER, Browser
 
 MARK = "against the given labels; unknown counted absent"
 SCORES: dict[str, Any] = {
@@ -370,6 +371,22 @@ def test_where_val_alone_was_labelled_fully_test_scores_are_marked(collected: Co
     assert full == "Val of digits is labelled in full: its scores are true ones."
     assert first.startswith(f"Test scores of digits are {MARK}: ")
     assert others and not any("mAP" in words for words in others)  # given labels say of no network that it is better
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (BROWSER and DRIVER), reason="no Chromium with its driver here")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_list_of_missed_labels_fits_a_phone(built: tuple[page.Report, Reader], tmp_path: Path, width: int) -> None:
+    """Also with long names of files, and all boxes open."""
+    html = re.sub(r'(class="words">(?:<img[^>]*>)?)(train|val|test)/', r"\1summer_holiday/IMG_20250704_", built[0].html)
+    assert html.count("IMG_20250704_") > 20
+    file = tmp_path / "report.html"
+    file.write_text(html.replace("<body>", '<body data-ready="yes">').replace("<details>", "<details open>"))
+    with Browser(tmp_path) as browser:
+        browser.open(file.as_uri(), width)
+        cut = "Array.from(document.querySelectorAll('#missed .scroll'), box => box.scrollWidth - box.clientWidth)"
+        assert set(browser.run(f"return {cut}")) == {0}
+        assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
 
 
 # ---------------------------------------------------------------------------------------------- what orders the rows
