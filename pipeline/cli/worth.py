@@ -71,5 +71,5 @@ def _rank_shown(
 
 def _show(found: unlabelled.Estimate) -> str:
     """Return a figure with its interval, where one can be told."""
-    sure = f"95 %: {found.low:.1f} to {found.high:.1f}" if found.error > 0 else NO_INTERVAL
+    sure = f"95 %: {found.low:.1f} to {found.high:.1f}" if found.high - found.low > 1e-9 else NO_INTERVAL
     return f"{found.value:.1f} ({sure})"
