@@ -33,6 +33,7 @@ def export(model: Model, path: Path, pictures: np.ndarray) -> float:
     """  # noqa: DOC502  ConfigError comes from `require_onnx`
     require_onnx()
     import onnx
+    import onnxscript  # noqa: F401  torch needs it
 
     scorer = model.scorer.to("cpu")
     example = torch.from_numpy(np.resize(pictures, (2, *pictures.shape[1:])))  # one would be taken for the only number

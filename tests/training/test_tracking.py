@@ -114,6 +114,16 @@ def test_tensorboard_gets_curves_and_final_figures(project, tensorboard, monkeyp
     assert curve(tensorboard, "final/test/map") == [(0, figures["test"]["map"])]
 
 
+def test_figures_by_given_labels_are_called_so(project, tensorboard, monkeypatch) -> None:
+    monkeypatch.setenv("SPML_TRACK", "tensorboard:logs")
+    project.write_table(exhaustive=False, scored=project.table.truth == 1)
+    rows = train(project, select="last")
+    assert curve(tensorboard, "val_mAP_by_given_labels") == stored(rows, "val_score")
+    figures = read_json(project.folder("linear_init", KEY) / "metrics.json")
+    assert curve(tensorboard, "final/test_by_given_labels/map") == [(0, figures["test"]["map"])]
+    assert curve(tensorboard, "final/test/map") == [] == curve(tensorboard, "val_mAP")
+
+
 def test_mlflow_gets_them_too(project, mlflow, monkeypatch) -> None:
     monkeypatch.setenv("SPML_TRACK", "mlflow:sqlite:///here.db")
     rows = train(project)
