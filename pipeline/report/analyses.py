@@ -189,18 +189,20 @@ BELIEFS = (0.5, 0.7, 0.9, 1.0)
 def believed(result: Results, draw: int) -> pd.DataFrame:
     """Return the share of images that each class is estimated to be present in under a draw.
 
-    One row a class: ``share`` with its interval ``low`` to ``high``, and the ``true`` one of the training images that
-    have a label, as each that shows one has; NaN where it is not known.
+    One row a class: ``share`` with its interval ``low`` to ``high``, and the ``true`` one of the same training images,
+    those with a label, as each that shows one has, or all where each label was shown with one chance; NaN where it is
+    not known.
     """
-    report, table = result.about.beliefs[draw]["shares"], result.about.table
+    report, table = result.about.beliefs[draw], result.about.table
     rows = [
         {"class": name, "share": entry["value"], "low": entry.get("low"), "high": entry.get("high")}
-        for name, entry in report.items()
+        for name, entry in report["shares"].items()
     ]
     found = pd.DataFrame(rows).astype(dict.fromkeys(("share", "low", "high"), float)).assign(true=float("nan"))
     if result.truth and table is not None:
         truth = table.truth[table.rows("train")]
-        shares = dict(zip(table.classes, truth[truth.any(axis=1)].mean(axis=0), strict=True))
+        truth = truth[truth.any(axis=1)] if report["shown_as"] == "count" else truth
+        shares = dict(zip(table.classes, truth.mean(axis=0), strict=True))
         found["true"] = found["class"].map(shares)
         found = found.set_index("class").reindex(list(table.classes)).reset_index()
     return found

@@ -94,6 +94,7 @@ def fit_beliefs(settings: BeliefFits, cache: Cache, table: Table, observed: np.n
     shares[list(fitted.unseen), 1:] = np.nan  # of a guess there is no interval
     report = {
         "kind": settings.kind,
+        "shown_as": settings.draw.kind,
         "fits": [vars(each) for each in fitted.fits],
         "groups": fitted.groups,
         "labels_per_image": _interval(fitted.labels._asdict()),
@@ -154,6 +155,7 @@ def take_given(root: Path, settings: GivenBeliefs, table: Table, observed: np.nd
     labels = float(train.sum(axis=1).mean())
     report = {
         "kind": settings.kind,
+        "shown_as": settings.draw.kind,
         "file": settings.file,
         "file_sha256": files.sha256(file),
         "fits": [],

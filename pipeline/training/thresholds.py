@@ -147,7 +147,7 @@ def _describe(
     """Return the entry of a class."""
     ends = ("value", "low", "high")
     conformal = {f"{found:g}": _plain(cuts[f"{found:g}"][column]) for found in FOUND}
-    reasons = ["no training image shows it, so its share is a guess"] * bool(told.nowhere[column])
+    reasons = ["no training image shows it, so none tells where it begins"] * bool(told.nowhere[column])
     reasons += ["every training image has it, so none tells where it ends"] * bool(told.everywhere[column])
     lacking = [f"{100 * found:g}" for found, cut in zip(FOUND, conformal.values(), strict=True) if cut is None]
     images, groups = shown

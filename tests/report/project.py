@@ -217,6 +217,8 @@ def _write_draw(folder: Path, draw: int, table: Table, single: np.ndarray, rows:
     files.write_json(
         beliefs_file(folder.parents[2], folder.name.rpartition("-")[0], draw).with_name("report.json"),
         {
+            "kind": "fits",
+            "shown_as": "count",
             "labels_per_image": believed,
             "shares": {
                 name: {

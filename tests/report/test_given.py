@@ -446,6 +446,33 @@ def test_the_list_of_hidden_labels_is_linked_and_said_to_be_unsure(built: tuple[
     assert "How often such beliefs are right was not measured here: nobody knows the truth." in missed
 
 
+OF_FITS = ("closed-form fits", "a head that has seen what each image shows", "right in a third of all cases")
+"""What is true of the beliefs that the stage fits, and of nobody else's."""
+
+
+@pytest.mark.parametrize("named", [0, 3])
+@pytest.mark.parametrize(
+    "report", [{"kind": "fits"}, {"kind": "file", "file": "theirs.csv"}], ids=lambda it: it["kind"]
+)
+def test_the_list_of_hidden_labels_says_whose_it_is(report: dict[str, str], named: int) -> None:
+    words, theirs = text.say("hidden_list", named, report), report["kind"] == "file"
+    wanted = [not theirs and (named > 0 or each == OF_FITS[-1]) for each in OF_FITS]
+    assert [each in words for each in OF_FITS] == wanted
+    by_them = "the 3 labels that are present rather than absent by theirs.csv and what is shown"
+    assert words.startswith(by_them) == (theirs and named > 0)
+    assert "nobody knows the truth" in words and words.endswith("in which order to look, not how sure to be.")
+
+
+def test_nothing_on_the_page_calls_somebodys_beliefs_fits(collected: Collected) -> None:
+    about = collected.datasets[0]
+    report = {**about.beliefs[0], "kind": "file", "file": "their <i>.csv"}
+    made = page.build(replace(collected, datasets=(replace(about, beliefs={0: report}),)))
+    words = Reader(made.html).words
+    assert not [each for each in (*OF_FITS, "estimated from features") if each in words] and "<i>" not in made.html
+    assert "estimated from their <i>.csv and shown labels alone" in words
+    assert "rather than absent by their <i>.csv and what is shown" in words
+
+
 def test_thresholds_are_shown_without_a_score(built: tuple[page.Report, Reader]) -> None:
     made, _ = built
     assert "digits-f1" not in made.files.tables and "F1 on test by threshold" not in made.html

@@ -69,6 +69,18 @@ def test_class_shares_are_held_against_those_of_the_training_images(result: fram
     assert f"In truth there are {truth.sum():.2f}" in built.html
 
 
+@pytest.mark.parametrize("shown_as", ["count", "share"])
+def test_true_shares_are_of_the_images_that_estimates_are_of(result: frames.Results, shown_as: str) -> None:
+    about, table = result.about, result.about.table
+    assert table is not None
+    truth = table.truth.copy()
+    truth[table.rows("train")[:10]] = 0  # ten images without a label
+    changed = replace(about, table=replace(table, truth=truth), beliefs={0: about.beliefs[0] | {"shown_as": shown_as}})
+    found = analyses.believed(replace(result, about=changed), 0)
+    counted = truth[table.rows("train")].sum(axis=0) / (len(table.rows("train")) - 10 * (shown_as == "count"))
+    np.testing.assert_allclose(found["true"], counted)
+
+
 def test_labels_that_are_named_hidden_are_counted_by_belief(whole: tuple[Path, Params], result: frames.Results) -> None:
     table = result.about.table
     assert table is not None

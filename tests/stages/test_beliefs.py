@@ -259,6 +259,21 @@ def test_somebodys_beliefs_take_the_place_of_the_fits(project: Project) -> None:
         assert "weights" not in file
 
 
+@pytest.mark.parametrize("draw", [{"kind": "count"}, {"kind": "share", "value": 0.5}], ids=["count", "share"])
+@pytest.mark.parametrize("kind", ["fits", "file"])
+def test_the_summary_says_whose_beliefs_they_are_and_of_which_images(project: Project, kind: str, draw: Any) -> None:
+    theirs(project, np.full(project.observed.shape, 0.5))
+    settings = {"kind": "file", "file": "theirs.tsv"} if kind == "file" else FITS
+    project.set({**settings, "draw": draw})
+    _, report = project.run()
+    summary = (project.folder / "summary.md").read_text()
+    assert (report["kind"], report["shown_as"]) == (kind, draw["kind"])
+    for words in ("closed-form fits", "cached features", "linear head", "a head that has seen", "log-likelihood"):
+        assert (words in summary) == (kind == "fits"), words
+    assert ("`theirs.tsv`" in summary) == (kind == "file")
+    assert ("of those that show one" in summary) == (draw["kind"] == "count")
+
+
 def test_a_faulty_table_leaves_earlier_beliefs(project: Project) -> None:
     project.run()
     before = (project.folder / "beliefs.h5").read_bytes()

@@ -157,7 +157,7 @@ def test_a_class_that_no_training_image_shows_has_a_reason(project: Project) -> 
     linear_init(project.root, "digits", "an", 0, 0)
     entry = stored(project)["classes"][project.table.classes[1]]
     assert entry["matching"] == {"value": None, "low": None, "high": None}
-    assert entry["reason"].startswith("no training image shows it, so its share is a guess")
+    assert entry["reason"].startswith("no training image shows it, so none tells where it begins")
     assert stored(project)["test"]["matching"]["classes"] == len(project.table.classes) - 1
 
 
@@ -200,7 +200,7 @@ def test_a_share_of_all_or_none_has_a_finite_threshold_and_a_reason(project: Pro
     assert list(every["matching"].values()) == [pytest.approx(float(val.min()))] * 3
     assert "every training image has it, so none tells where it ends" in every["reason"]
     assert set(none["matching"].values()) == {None}
-    assert "no training image shows it, so its share is a guess" in none["reason"]
+    assert "no training image shows it, so none tells where it begins" in none["reason"]
     assert "every training image" in stored(project)["classes"][project.table.classes[0]]["reason"]  # all show it
 
 
