@@ -114,7 +114,8 @@ def test_both_scores_are_means_of_average_precision(review: Review) -> None:
     rows = review.table.rows("test")
     logits = np.random.default_rng(2).normal(size=(TEST, C))
     truth, scored = review.table.truth[rows].copy(), review.table.scored[rows]
-    truth[:, 3] = 0
+    truth[:, 2:] = 0
+    truth[:10, 2] = 1  # the least
     truth[:9, 3] = 1  # one fewer than the least
     whole = review.table.truth.copy()
     whole[rows] = truth
