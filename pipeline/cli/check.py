@@ -63,7 +63,23 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     Raises:
         Failed: There are problems.
     """
-    problems, leftovers = find_problems(Path())
+    yield from tell(*find_problems(Path()), options)
+
+
+def tell(problems: list[str], leftovers: list[Path], options: argparse.Namespace) -> Iterator[str]:
+    """Tell what was found; see `run`.
+
+    Args:
+        problems: One line each.
+        leftovers: What removed runs left.
+        options: Whether to delete it.
+
+    Yields:
+        As `run`.
+
+    Raises:
+        Failed: There are problems.
+    """
     for problem in problems:
         print(show_text(f"error: {problem}"), file=sys.stderr)
     if problems:  # a fault in params.yaml may be why runs are not asked for, so leftovers are neither named nor deleted

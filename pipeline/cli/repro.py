@@ -91,11 +91,12 @@ def _kind(stage: str) -> str:
     return stage.partition("@")[0].removesuffix("_variant")
 
 
-def repro(verbose: bool) -> Iterator[str]:
+def repro(verbose: bool, forced: str | None = None) -> Iterator[str]:
     """Run what is stale, as `make repro` does.
 
     Args:
         verbose: Whether DVC and the stages speak for themselves.
+        forced: A stage that runs alone, whether it is stale or not; None: all that are.
 
     Yields:
         A line for each group of stages of one kind, and how many there were.
@@ -106,7 +107,7 @@ def repro(verbose: bool) -> Iterator[str]:
     """
     sys.stdout.flush()  # what was said before comes first, also in a file
     account = Account([str(getattr(stage, "name", stage.addressing)) for stage in read_graph(Path()).stages])
-    words = [sys.executable, "-m", "dvc", "repro"]
+    words = [sys.executable, "-m", "dvc", "repro"] + (["--force", "--single-item", forced] if forced else [])
     to, errors = (None, None) if verbose else (subprocess.PIPE, subprocess.STDOUT)
     with subprocess.Popen(words, env=_environment(), stdout=to, stderr=errors) as process:
         try:

@@ -14,6 +14,7 @@ from pipeline.cli import check, init, model, profile
 from pipeline.cli.repro import LOG, repro
 from pipeline.cli.verbs import Verbs, align
 from pipeline.cli.worth import describe_worth
+from pipeline.config import rules
 from pipeline.core.errors import ConfigError
 from pipeline.core.yaml import parse_yaml
 
@@ -66,7 +67,7 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     yield f"[2/5] profile: put {name} in force"
     yield from profile.run(argparse.Namespace(name=name, root=None, force=False))
     yield "[3/5] check: settings, graph and lists of the data"
-    yield from check.run(argparse.Namespace(remove_leftovers=False, yes=False))
+    yield from _check(name, options.verbose)
     yield f"[4/5] repro: run what is stale, from pictures to report; {LOG} has all that is said"
     yield from repro(options.verbose)
     yield "[5/5] model: bundle the best run"
@@ -79,6 +80,21 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     told += [("next:", bundled.command), ("", f"spml review {name}   # asks about the labels that teach most")]
     yield from align(told)
     yield f"{time.monotonic() - began:,.0f} s"
+
+
+def _check(name: str, verbose: bool) -> Iterator[str]:
+    """Check the project; where raw data of the dataset changed and nothing else is wrong, pack them again first.
+
+    DVC does not see them, since a folder of pictures is no output of a stage.
+    """
+    options = argparse.Namespace(remove_leftovers=False, yes=False)
+    problems, leftovers = check.find_problems(Path())
+    changed = rules.raw_data_changed(name, "then", "now")
+    if problems == changed:
+        yield f"pictures or labels of {name} are no longer those that were packed; they are packed again"
+        yield from repro(verbose, forced=f"prepare@{name}")
+        problems, leftovers = check.find_problems(Path())
+    yield from check.tell(problems, leftovers, options)
 
 
 def require_project(root: Path) -> None:

@@ -141,7 +141,7 @@ def read_raw(
     except (SourceError, FileError, OSError) as error:
         return [prefixed(key, line) for line in str(error).splitlines()], None, None
     problems = rules.empty_splits(dataset, table)
-    problems = problems or rules.changed(f"{key}: raw data of {dataset}", f"prepare@{dataset}", recorded, now)
+    problems = problems or rules.raw_data_changed(dataset, recorded, now)
     return (problems, None, None) if problems else ([], table, objects)
 
 

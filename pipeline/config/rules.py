@@ -138,6 +138,11 @@ def changed(what: str, stage: str, recorded: str | None, now: str | None) -> lis
     return [f"{what} changed since {stage.partition('@')[0]} ran: dvc repro -f {stage}"]
 
 
+def raw_data_changed(dataset: str, recorded: str | None, now: str | None) -> list[str]:
+    """Return a problem where the raw data of a dataset are no longer what `prepare` read; hashes as in `changed`."""
+    return changed(f"prepare.{dataset}: raw data of {dataset}", f"prepare@{dataset}", recorded, now)
+
+
 # ---------------------------------------------------------------------------------------------- training runs
 def key_of(stage: str, variant: str | None) -> str:
     """Return the key of params.yaml that asks for a run of a stage."""

@@ -31,8 +31,12 @@ class Repro:
 
     def __init__(self) -> None:
         self.calls, self.stops, self.verbose = 0, False, False
+        self.forced: list[str] = []
 
-    def __call__(self, verbose: bool) -> Iterator[str]:
+    def __call__(self, verbose: bool, forced: str | None = None) -> Iterator[str]:
+        if forced:
+            self.forced.append(forced)
+            return
         self.calls, self.verbose = self.calls + 1, verbose
         yield "  report  3 s"
         if self.stops:
@@ -134,6 +138,24 @@ def test_a_problem_stops_before_anything_runs(project, repro, unprofiled, capsys
     monkeypatch.setattr(check, "find_problems", lambda root: (["no disk"], []))
     assert main(["train", "pets"]) == 1
     assert "error: no disk" in capsys.readouterr().err and repro.calls == 0
+
+
+def test_changed_pictures_are_packed_again(project, repro, unprofiled, capsys, monkeypatch) -> None:
+    changed = "prepare.pets: raw data of pets changed since prepare ran: dvc repro -f prepare@pets"
+    monkeypatch.setattr(check, "find_problems", lambda root: ([] if repro.forced else [changed], []))
+    assert main(["train", "pets"]) == 0
+    assert repro.forced == ["prepare@pets"] and repro.calls == 1
+    assert "pictures or labels of pets are no longer those that were packed; they are packed again" in said(capsys)
+
+
+@pytest.mark.parametrize(
+    "other", ["no disk", "prepare.dogs: raw data of dogs changed since prepare ran: dvc repro -f prepare@dogs"]
+)
+def test_nothing_is_packed_again_where_more_is_wrong(project, repro, unprofiled, capsys, monkeypatch, other) -> None:
+    changed = "prepare.pets: raw data of pets changed since prepare ran: dvc repro -f prepare@pets"
+    monkeypatch.setattr(check, "find_problems", lambda root: ([changed, other], []))
+    assert main(["train", "pets"]) == 1
+    assert repro.forced == [] and repro.calls == 0 and f"error: {other}" in capsys.readouterr().err
 
 
 def test_a_profile_of_another_folder_is_not_taken(project, repro, unprofiled, capsys) -> None:
