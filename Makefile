@@ -3,6 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 PIP = $(BIN)/pip install -qq --disable-pip-version-check
+# The CPU's torch comes from PyTorch's own index, by the command of its install page; the pins of requirements.txt hold for both.
+CPU := --index-url https://download.pytorch.org/whl/cpu
+WANTED := $(if $(filter command,$(origin TORCH)),$(TORCH))# that of the environment is somebody else's
+$(if $(filter-out cpu,$(WANTED)),$(error TORCH=$(WANTED): say TORCH=cpu, or leave it out))
 # DVC runs each stage by a shell: the environment's python comes first on its path. Threads that wait spin for microseconds
 # only: by default they spin for milliseconds, which on a busy machine makes small steps ten times slower.
 RUN := PATH="$(CURDIR)/$(BIN):$$PATH" GOMP_SPINCOUNT=20000
@@ -14,7 +18,7 @@ RUN := PATH="$(CURDIR)/$(BIN):$$PATH" GOMP_SPINCOUNT=20000
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-env: $(READY) ## build .venv alone, to use spml by hand: . .venv/bin/activate
+env: $(READY) ## build .venv alone, to use spml by hand: . .venv/bin/activate; TORCH=cpu leaves CUDA out
 
 repro: $(READY) ## run what is stale, raw images to report; PROFILE=name uses profiles/name.yaml, ROOT=folder its raw data
 	@if [ -n "$(ROOT)" ] && [ -z "$(PROFILE)" ]; then echo "ROOT needs PROFILE: make repro PROFILE=voc_photos ROOT=folder" >&2; exit 2; fi
@@ -45,7 +49,8 @@ $(READY): requirements.txt pyproject.toml
 	@"$(PYTHON)" -c 'import sys; ok = (3, 11) <= sys.version_info[:2] <= (3, 13); \
 	ok or sys.exit("Python 3.11, 3.12 or 3.13 is needed, this is %d.%d: make PYTHON=/path/to/python3.11" % sys.version_info[:2])'
 	@"$(PYTHON)" -m venv .venv
-	@echo "Installing what requirements.txt names into .venv (2 to 7 minutes the first time; 6.5 GB, most of it torch's CUDA libraries)"
+	@echo "Installing what requirements.txt names into .venv (2 to 7 minutes the first time; $(if $(WANTED),torch without CUDA,6.5 GB; most is torch's CUDA libraries: without them by make env TORCH=cpu))"
+	$(if $(WANTED),@$(PIP) $(CPU) $$(grep -E '^torch(vision)?==' requirements.txt))
 	@$(PIP) --requirement requirements.txt
 	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $(READY)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from pipeline.core.arguments import whole_number
 from pipeline.core.errors import SpmlError
 from pipeline.core.text import prefixed, show_text
 
@@ -78,7 +79,7 @@ def _parser(stage: Callable[..., None]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"python -m stages.{stage.__name__}", description=module.partition("\n")[0])
     for name, parameter in list(inspect.signature(stage).parameters.items())[1:]:
         if parameter.default is inspect.Parameter.empty:
-            parser.add_argument(name, type=_number if parameter.annotation is int else _name)
+            parser.add_argument(name, type=whole_number(0) if parameter.annotation is int else _name)
         elif isinstance(parameter.default, bool):
             parser.add_argument(f"--{name}", action="store_true")
         else:
@@ -95,17 +96,6 @@ def _name(text: str) -> str:
     if not re.fullmatch(r"[a-z][a-z0-9_]*(-[a-z0-9_]+)*", text):
         raise argparse.ArgumentTypeError(f"{text!r} is no name of [a-z0-9_]")
     return text
-
-
-def _number(text: str) -> int:
-    """Return the number of a label draw, or a training seed.
-
-    Raises:
-        ArgumentTypeError: It is no whole number from 0.
-    """
-    if not re.fullmatch("[0-9]{1,18}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0")
-    return int(text)
 
 
 def _note_seconds(stage: str, names: list[str], seconds: float) -> None:

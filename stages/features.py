@@ -12,7 +12,7 @@ from pipeline.core.device import choose_device
 from pipeline.core.manifest import write_manifest
 from pipeline.core.summary import write_summary
 from pipeline.data import images
-from pipeline.labels.table import read_table
+from pipeline.labels.table import read_split_rows
 from pipeline.networks import backbone as backbones
 from pipeline.training.features import FILE, PLACES, PLACES_FILE, Extractor, compute_features, write_features
 from pipeline.training.inputs import ImageInputs
@@ -35,15 +35,13 @@ def features(root: Path, dataset: str) -> None:
     settings = read_params(root / "params.yaml").settings("features", dataset)
     weights = root / "weights" / dataset / "backbone.pt"
     packed = root / "data" / "prepare" / dataset / "images.h5"
-    table = root / "data" / "prepare" / dataset / "table.h5"
+    splits = packed.with_name("splits.h5")
     device = choose_device()
     module, description = backbones.load(weights)
     pixels = images.Pixels(packed)
     inputs = ImageInputs(pixels, np.arange(len(pixels)), description["mean"], description["std"])
-    reads, mirrored = [packed, weights], None
-    if settings.mirrored:
-        reads.append(table)
-        mirrored = read_table(table).rows("train")
+    reads = [packed, splits, weights]
+    mirrored = read_split_rows(splits, "train") if settings.mirrored else None
     folder = root / "data" / "features" / dataset
     code = resume.room_files("core", "labels", "networks", "data", "training")
     fingerprint = resume.fingerprint(settings.model_dump(), [*reads, *code, Path(__file__)])

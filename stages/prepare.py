@@ -1,9 +1,10 @@
 """Bring a raw dataset into the project's one form: ``python -m stages.prepare DATASET``.
 
 Reads what ``prepare.<dataset>`` in params.yaml names, and people's answers about labels in
-corrections/<dataset>.csv, where there is such a file; writes data/prepare/<dataset>/: table.h5 (paths, class names,
-truth, splits), images.h5 (packed pixels), report.json (what was read, skipped and why, counts) and summary.md. Nothing
-is written before everything was read and is valid.
+corrections/<dataset>.csv, where there is such a file; writes data/prepare/<dataset>/: splits.h5 (paths and splits),
+table.h5 (the same, class names and truth), images.h5 (packed pixels), report.json (what was read, skipped and why,
+counts) and summary.md. Nothing is written before everything was read and is valid. Pictures and table know each other
+by the splits alone, so that other labels leave the bytes of images.h5, and what is made of them.
 """
 
 from stages import entry  # isort: split
@@ -18,7 +19,7 @@ from pipeline.core.summary import write_summary
 from pipeline.data import bad_images, packing, statistics
 from pipeline.data.packing import Limits
 from pipeline.data.raw import Cut
-from pipeline.labels.table import write_table
+from pipeline.labels.table import write_splits, write_table
 from pipeline.sources.base import load
 
 
@@ -53,8 +54,10 @@ def prepare(root: Path, dataset: str) -> None:
         rules.raise_if_any(rules.empty_splits(dataset, data.table))
 
         folder = root / "data" / "prepare" / dataset
-        write_table(folder / "table.h5", data.table, data.objects)
-        seal.append(packed.file, [folder / "table.h5"], lies_at=folder / "images.h5")
+        splits = folder / "splits.h5"
+        write_splits(splits, data.table)
+        write_table(folder / "table.h5", data.table, data.objects, [splits])
+        seal.append(packed.file, [splits], lies_at=folder / "images.h5")
         files.link_or_copy(packed.file, folder / "images.h5")
         report = {"dataset": dataset, "source": settings.source, "size": settings.size, "raw_sha256": raw}
         report |= statistics.summarize_dataset(data, packed, published=isinstance(settings, Cut))

@@ -21,6 +21,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from pipeline.core import seal
+from pipeline.labels.table import read_table
 from pipeline.methods.shared import base
 from tests import copies
 
@@ -207,6 +208,15 @@ def test_training_depends_on_its_own_method_only(unrun: Path) -> None:
             assert [key for key in stage.params if "methods" in key] == [f"params/methods/{method}.yaml"], stage.name
 
 
+def test_what_is_made_of_pictures_depends_on_no_label(unrun: Path) -> None:
+    """Else each correction would compute all features again."""
+    for stage in resolve(unrun):
+        if stage.kind in ("backbone", "features"):
+            of_data = {dep for dep in stage.deps if dep.startswith(("data/", "corrections", "runs/", "analyses/"))}
+            wanted = {f"data/prepare/{stage.words[3]}/{file}" for file in ("images.h5", "splits.h5")}
+            assert of_data == (wanted if stage.kind == "features" else set())
+
+
 def test_outs_keep_the_run_cache_usable(repository: Path) -> None:
     content = YAML(typ="safe", pure=True).load((repository / "dvc.yaml").read_text())
     for name, stage in content["stages"].items():
@@ -294,7 +304,6 @@ def run_alone(ran: Path, folder: Path, stage: Stage) -> None:
 
 
 MAY_LACK = {
-    "features": r"table\.h5$",  # read where features are mirrored
     "finetune_variant": r"^data/beliefs/|method\.pt$",  # another method's memory is its own
     "landscape": "^data/beliefs/|^runs/linear_init/|^data/features/",  # of a stage that another profile looks at
     **dict.fromkeys(
@@ -464,6 +473,19 @@ def test_a_new_variant_runs_itself_and_nothing_of_the_others(restored: Path) -> 
     here = "    digits-an-0-0-train_norm: "
     alter(restored, (here, f"    digits-em_apl-0-0-from_an: {run}\n{here}"))
     assert stale_runs(restored) == {"finetune_variant@digits-em_apl-0-0-from_an"}
+
+
+def test_a_correction_runs_what_reads_labels_and_computes_no_feature_again(restored: Path) -> None:
+    done, file = times_run(restored), restored / "corrections" / "digits.csv"
+    path = read_table(restored / "data/prepare/digits/table.h5").paths[0]
+    file.write_text(f"path,class,value\n{path},digit_1,present\n{path},digit_2,absent\n")
+    try:
+        said = copies.run(restored, "dvc", "repro", "linear_init@digits-an-0-0")
+    finally:
+        file.unlink()
+    ran = [line.split("\t")[0] for line in (restored / SCRATCH / "seconds.tsv").read_text().splitlines()[done:]]
+    assert ran == ["prepare", "simulate", "beliefs", "linear_init"]
+    assert all(f"Stage '{stage}@digits' didn't change, skipping" in said for stage in ("backbone", "features"))
 
 
 def test_an_edit_of_a_published_recipe_names_its_methods_runs_only(restored: Path) -> None:

@@ -1,6 +1,8 @@
 """The declared dependencies: what the code imports, what is pinned, and what the ranges allow."""
 
 import ast
+import os
+import subprocess
 import sys
 import tomllib
 from importlib.metadata import packages_distributions
@@ -66,10 +68,25 @@ def test_what_is_declared_is_used() -> None:
 def test_pins_meet_the_ranges() -> None:
     pinned = pins()
     wanted = declared("dev", "docs", *EXTRAS)
-    for name in wanted.keys() - {name for names in OPTIONAL.values() for name in names}:
-        requirement = wanted[name]
+    for name, requirement in wanted.items():
         assert requirement.specifier.contains(pinned[name]), f"{requirement} is pinned to {pinned[name]}"
     assert (pinned["torch"], pinned["torchvision"]) == ("2.14.1", "0.29.1")
+
+
+def test_torch_without_cuda_is_the_pinned_one_from_its_own_index() -> None:
+    """A dry run: that index cannot be reached everywhere."""
+    words = ["make", "-n", "-B", "env"]
+    environment = os.environ | {"TORCH": "2.1"}  # as other tools mean it
+    plain = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+    made = subprocess.run([*words, "TORCH=cpu"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    extra = [line for line in made.splitlines() if line not in plain.splitlines() and "echo" not in line]
+    (line,) = extra
+    assert "pip install" in line and "--index-url https://download.pytorch.org/whl/cpu $(" in line
+    assert made.index(line) < made.index("--requirement requirements.txt")
+    named = subprocess.run(["bash", "-c", f"echo {line[line.index('$(') :]}"], cwd=ROOT, capture_output=True, text=True)
+    assert named.stdout.split() == [f"{name}=={pins()[name]}" for name in ("torch", "torchvision")]
+    other = subprocess.run([*words, "TORCH=gpu"], cwd=ROOT, capture_output=True, text=True)
+    assert other.returncode and "say TORCH=cpu, or leave it out" in other.stderr
 
 
 def test_accelerator_packages_are_left_to_torch() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.audits.metrics import mean_average_precision
+from pipeline.audits.unlabelled import Estimate, estimate, resample_rows
 
 AT = (1, 3, 5)
 """k of precision at k."""
@@ -66,6 +67,28 @@ def score_predictions(
         for column, value in enumerate(ranked["ap"])
     ]
     return result
+
+
+def estimate_map(
+    truth: np.ndarray, scores: np.ndarray, scored: np.ndarray, resamples: int, groups: np.ndarray | None = None
+) -> Estimate:
+    """Return mAP over the classes that can be ranked, in percent, with its interval over images.
+
+    Args:
+        truth: (N, C) labels, 1 or 0.
+        scores: (N, C) finite scores, higher means more present.
+        scored: (N, C) bool, cells that count; a class has both labels among them.
+        resamples: Of the bootstrap.
+        groups: (N,) numbers of groups of images, which are drawn whole; None: images are.
+    """
+    weights = resample_rows(len(truth), resamples, np.random.default_rng(0), groups)
+    step = max(1, CELLS // len(truth))
+    columns = _columns(truth, scores, scored)
+    drawn = [
+        np.stack([_weighted_ap(*column, weights[start : start + step]) for column in columns], 1)
+        for start in range(0, resamples, step)
+    ]
+    return estimate(mean_average_precision(truth, scores, scored)["map"], _mean_of_defined(np.concatenate(drawn)))
 
 
 def count_chosen(truth: np.ndarray, chosen: np.ndarray, scored: np.ndarray) -> np.ndarray:
@@ -166,10 +189,15 @@ def _bootstrap(
         for key in ("cf1", "of1"):
             parts[key].append(np.array([np.nan if each[key] is None else each[key] for each in found]))
     result = {key: np.concatenate(values) for key, values in parts.items()}
-    defined = ~np.isnan(result["ap"])
-    sums = np.where(defined, result["ap"], 0).sum(axis=1)
-    result["map"] = np.where(defined.any(axis=1), sums / np.maximum(defined.sum(axis=1), 1), np.nan)
+    result["map"] = _mean_of_defined(result["ap"])
     return result
+
+
+def _mean_of_defined(values: np.ndarray) -> np.ndarray:
+    """Return (B,) means over the columns that are numbers; NaN where none is."""
+    defined = ~np.isnan(values)
+    sums = np.where(defined, values, 0).sum(axis=1)
+    return np.where(defined.any(axis=1), sums / np.maximum(defined.sum(axis=1), 1), np.nan)
 
 
 def _columns(truth: np.ndarray, scores: np.ndarray, scored: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:

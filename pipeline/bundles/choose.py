@@ -9,7 +9,7 @@ from pipeline.core import files, hdf5, manifest
 from pipeline.core.errors import FileError
 from pipeline.core.faults import pluralize
 
-TRUE, SHOWN = "val mAP by exhaustive labels", "ranking of shown val labels"
+TRUE, SHOWN = "val mAP by full labels", "val score by shown labels"
 """By what runs are compared: where validation is labelled in full, and where it is not."""
 LABELS = {"all": "all labels", "negatives": "the true negatives"}
 """What methods are given that see more than the labels that are shown."""

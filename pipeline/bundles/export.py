@@ -5,10 +5,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from pipeline.bundles.layout import require_onnx
 from pipeline.bundles.read import Model
 from pipeline.bundles.scorer import Scorer
 from pipeline.core import files
-from pipeline.core.errors import ConfigError, FileError
+from pipeline.core.errors import FileError
 
 INPUT, OUTPUTS = "images", ("probabilities", "logits")
 CLOSE = 1e-4
@@ -29,13 +30,11 @@ def export(model: Model, path: Path, pictures: np.ndarray) -> float:
     Raises:
         ConfigError: A package that it needs is not installed.
         FileError: The network cannot be exported, or scores differently there.
-    """
-    try:
-        import onnx
-        import onnxruntime  # noqa: F401
-        import onnxscript  # noqa: F401  torch needs it
-    except ImportError as error:
-        raise ConfigError(f"--onnx: needs {error.name}; pip install 'spml[onnx]'") from error
+    """  # noqa: DOC502  ConfigError comes from `require_onnx`
+    require_onnx()
+    import onnx
+    import onnxscript  # noqa: F401  torch needs it
+
     scorer = model.scorer.to("cpu")
     example = torch.from_numpy(np.resize(pictures, (2, *pictures.shape[1:])))  # one would be taken for the only number
     try:

@@ -1,12 +1,13 @@
 """What a bundle is: the names of its files, and model.json, which is checked as strictly as params.yaml."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from pipeline.core import files
-from pipeline.core.errors import FileError
+from pipeline.core.errors import ConfigError, FileError
 from pipeline.core.strict import Count, Positive, Strict, each_once, explain
 from pipeline.networks.settings import Head, Pools
 
@@ -18,6 +19,17 @@ FILES = (CARD, CLASSES, MODEL, ONNX, WEIGHTS, SCRIPT)
 """All but the sums of them; ``model.onnx`` where it was asked for."""
 MAX_SIDE = 4096
 """Of what a network sees, in pixels: a batch of 64 such pictures takes 3 GB as bytes."""
+
+
+def require_onnx() -> None:
+    """Require the packages that writing and comparing an ONNX file needs.
+
+    Raises:
+        ConfigError: One is not installed.
+    """
+    for name in ("onnx", "onnxruntime", "onnxscript"):  # torch needs the last one
+        if find_spec(name) is None:
+            raise ConfigError(f"--onnx: needs {name}; pip install 'spml[onnx]'")
 
 
 class Small(Strict):

@@ -12,7 +12,7 @@ from pipeline.core.faults import pluralize
 from pipeline.core.text import show_text
 
 SHOWN = 3
-"""Paths of removed runs that a warning names."""
+"""Paths of removed runs that a note names."""
 
 
 def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
@@ -52,7 +52,7 @@ def _tell(line: str) -> None:
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:
-    """Check the project in the current folder; problems and warnings go to standard error.
+    """Check the project in the current folder; problems and notes go to standard error.
 
     Args:
         options: What the parser read.
@@ -75,9 +75,9 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     elif leftovers:
         more = f" and {len(leftovers) - SHOWN} more" if len(leftovers) > SHOWN else ""
         print(
-            "warning: left by runs and label draws that params.yaml no longer asks for: "
-            f"{', '.join(map(str, leftovers[:SHOWN]))}{more}; nothing shows them, but they lie in folders that other "
-            "stages depend on. `spml check --remove-leftovers` deletes them.",
+            f"note: results of another profile or of earlier settings, {', '.join(map(str, leftovers[:SHOWN]))}{more}, "
+            "are kept; they change no result, and going back takes them up again. `spml check --remove-leftovers` "
+            "deletes them.",
             file=sys.stderr,
         )
     yield "params.yaml, dvc.yaml and raw data: no problem found"

@@ -9,6 +9,7 @@ from pipeline.audits.predictions import score_predictions
 from pipeline.cli.prediction_files import align_truth, read_predictions, read_truth, truth_of_table
 from pipeline.cli.verbs import Verbs, align
 from pipeline.core import files
+from pipeline.core.arguments import whole_number
 from pipeline.core.errors import ConfigError
 from pipeline.core.faults import pluralize, preview
 from pipeline.labels.table import SPLITS, read_table
@@ -36,20 +37,15 @@ def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
     parser.add_argument("--split", choices=SPLITS, default="test", help="of a dataset of the project (default: test)")
     parser.add_argument("--path", metavar="COLUMN", help="column of the picture files in TRUTH")
     parser.add_argument("--labels", metavar="COLUMN", help="column of the label names in TRUTH")
-    parser.add_argument("--resamples", type=_count, default=1000, metavar="N", help="of the bootstrap; 0: no intervals")
+    parser.add_argument(
+        "--resamples",
+        type=whole_number(0, 100_000),
+        default=1000,
+        metavar="N",
+        help="of the bootstrap; 0: no intervals",
+    )
     parser.add_argument("--to", type=Path, metavar="FILE", help="the JSON (default: PREDICTIONS-metrics.json)")
     return parser
-
-
-def _count(text: str) -> int:
-    """Return a number of resamples.
-
-    Raises:
-        ArgumentTypeError: It is none.
-    """
-    if not text.isdecimal() or int(text) > 100_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to 100,000")
-    return int(text)
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:

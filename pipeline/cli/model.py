@@ -3,6 +3,7 @@
 import argparse
 import shlex
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
@@ -30,8 +31,13 @@ def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
         "where validation is not labelled in full, the one that ranks its shown labels best",
     )
     parser.add_argument("--to", metavar="FOLDER", type=Path, help="default: models/<stage>-<run>")
-    parser.add_argument("--onnx", action="store_true", help="write model.onnx too, and compare it with torch")
+    add_onnx(parser)
     return parser
+
+
+def add_onnx(parser: argparse.ArgumentParser) -> None:
+    """Add to a parser the option that asks for ONNX."""
+    parser.add_argument("--onnx", action="store_true", help="write model.onnx too, and compare it with torch")
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:
@@ -43,18 +49,49 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     Yields:
         Which run was taken and why, and what was written.
     """
+    bundled = bundle(Path(), options.run_name, options.to, options.onnx)
+    yield from bundled.lines
+    yield f"next: {bundled.command}"
+
+
+@dataclass(frozen=True)
+class Bundled:
+    """A run that was bundled."""
+
+    name: str
+    """Stage and run."""
+    folder: Path
+    lines: tuple[str, ...]
+    """Why it was taken, and what was written."""
+
+    @property
+    def command(self) -> str:
+        """How it labels pictures."""
+        return f"spml predict {shlex.quote(str(self.folder))} IMAGES --to scores.csv"
+
+
+def bundle(root: Path, run_name: str | None, folder: Path | None, onnx: bool) -> Bundled:
+    """Bundle a run.
+
+    Args:
+        root: Project root.
+        run_name: What somebody wrote for it; None: the best.
+        folder: Where; None: in `MODELS`, under its name.
+        onnx: Whether ``model.onnx`` is asked for.
+
+    Returns:
+        What was bundled.
+    """
     from pipeline.bundles.choose import choose_run  # both load torch
     from pipeline.bundles.write import write_bundle
 
-    if options.run_name is None:
-        choice = choose_run(Path(), list_runs(read_params(Path(PARAMS))))
-        name = choice.name
-        yield from choice.reasons
+    if run_name is None:
+        choice = choose_run(root, list_runs(read_params(root / PARAMS)))
+        name, reasons = choice.name, choice.reasons
     else:
-        name = name_run(options.run_name)
-    folder = options.to or MODELS / name.replace("/", "-")
-    yield from write_bundle(Path(), name, folder, options.onnx)
-    yield f"next: spml predict {shlex.quote(str(folder))} IMAGES --to scores.csv"
+        name, reasons = name_run(run_name), ()
+    folder = folder or MODELS / name.replace("/", "-")
+    return Bundled(name, folder, (*reasons, *write_bundle(root, name, folder, onnx)))
 
 
 def name_run(text: str) -> str:

@@ -1,7 +1,6 @@
 """``spml predict``: label pictures by a bundled model, one row an image; needs no project."""
 
 import argparse
-import re
 import sys
 import time
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.cli.verbs import Failed, Verbs
+from pipeline.core.arguments import whole_number
 from pipeline.core.errors import ConfigError
 from pipeline.core.faults import pluralize
 
@@ -40,23 +40,19 @@ def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
         help="a probability as 0.5, or a rule of the model, as `matching`; by default the rule that the model names",
     )
     parser.add_argument(
-        "--top-k", metavar="K", type=_count, help="only the K highest scores, with the names of their classes"
+        "--top-k",
+        metavar="K",
+        type=whole_number(1, 9_999_999),
+        help="only the K highest scores, with the names of their classes",
     )
     parser.add_argument(
-        "--batch", metavar="N", type=_count, default=64, help="pictures at a time (default: %(default)s)"
+        "--batch",
+        metavar="N",
+        type=whole_number(1, 9_999_999),
+        default=64,
+        help="pictures at a time (default: %(default)s)",
     )
     return parser
-
-
-def _count(text: str) -> int:
-    """Return a number of pictures or scores.
-
-    Raises:
-        ArgumentTypeError: It is no whole number from 1.
-    """
-    if not re.fullmatch("[1-9][0-9]{0,6}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1")
-    return int(text)
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:

@@ -15,6 +15,7 @@ import numpy as np
 from pipeline.cli.verbs import Verbs
 from pipeline.config.params import Params, read_params
 from pipeline.core import files
+from pipeline.core.arguments import whole_number
 from pipeline.core.errors import ConfigError, FileError
 from pipeline.core.faults import pluralize
 from pipeline.core.text import to_printable
@@ -43,7 +44,9 @@ def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
         "which the stage prepare reads as known labels.",
     )
     parser.add_argument("dataset", nargs="?", help="name of the dataset (default: the one of params.yaml's grid)")
-    parser.add_argument("--draw", type=int, default=0, metavar="N", help="number of the label draw (default: 0)")
+    parser.add_argument(
+        "--draw", type=whole_number(0), default=0, metavar="N", help="number of the label draw (default: 0)"
+    )
     parser.add_argument(
         "--run",
         dest="of_run",
@@ -56,28 +59,21 @@ def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
         default="gain",
         help="gain: what answers are expected to teach (default); score: the likeliest first; random",
     )
-    parser.add_argument("--count", type=_count, default=100, metavar="N", help="questions at most (default: 100)")
+    parser.add_argument(
+        "--count", type=whole_number(1, 100_000), default=100, metavar="N", help="questions at most (default: 100)"
+    )
     parser.add_argument("--val", action="store_true", help="ask about val images too")
-    parser.add_argument("--who", help="name of who answers (default: the user's)")
+    parser.add_argument("--who", help="name of who answers (default: the login's, and the output says so)")
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--serve", action="store_true", help="serve the page on this machine, and store each answer")
     way.add_argument("--export", choices=tuple(formats.WRITERS), help="write tasks for another tool")
     way.add_argument(
         "--import", dest="answers", type=Path, metavar="FILE", help="take answers from a saved page or another tool"
     )
-    parser.add_argument("--port", type=int, default=0, help="port of --serve (default: any that is free)")
+    parser.add_argument(
+        "--port", type=whole_number(0, 65_535), default=0, help="port of --serve (default: any that is free)"
+    )
     return parser
-
-
-def _count(text: str) -> int:
-    """Return a number of questions.
-
-    Raises:
-        ArgumentTypeError: It is none.
-    """
-    if not text.isdecimal() or not 0 < int(text) <= 100_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 100,000")
-    return int(text)
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:
@@ -103,6 +99,10 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     answers = Answers(corrections_file(root, dataset), who)
     if options.answers is not None:
         yield from _take(options.answers, answers, table, dataset)
+        if options.who is None:
+            nameless = sum(not each.who for each in formats.read_tasks(options.answers, "", ""))
+            if nameless:
+                yield _tell_login(f"  {pluralize(nameless, 'answer')} without a name", who)
         return
     questions = _choose(root, dataset, table, answers, options)
     yield _describe(questions, options.order)
@@ -111,6 +111,8 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     if options.export:
         yield from _export(options.export, review, table, picture)
     elif options.serve:
+        if options.who is None:
+            yield _tell_login("answers", who)
         yield from _serve(review, answers, picture, options.port)
     else:
         file = FOLDER / f"{dataset}.html"
@@ -136,6 +138,11 @@ def _user() -> str:
         return getpass.getuser()
     except (OSError, KeyError):  # a user without an entry
         return "somebody"
+
+
+def _tell_login(what: str, who: str) -> str:
+    """Return a line on answers whose giver nobody named."""
+    return f"{what}: stored as {to_printable(who)}'s, the login's name; --who NAME says who answers"
 
 
 def _choose(root: Path, dataset: str, table: Table, answers: Answers, options: argparse.Namespace) -> list[Question]:
@@ -212,7 +219,7 @@ def _serve(review: Review, answers: Answers, picture: Callable[[int], np.ndarray
     before = len(answers.read())
     try:
         server = ReviewServer(review, answers, picture, port)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise ConfigError(f"--port {port}: cannot be listened on ({error})") from error
     with server:
         yield f"open {server.address} - answers go to {answers.file} at once; Ctrl-C ends"

@@ -12,22 +12,12 @@ import numpy as np
 from pipeline.cli.outputs import Output, find_in_commit, find_in_work_tree
 from pipeline.cli.verbs import Verbs, align
 from pipeline.core import hdf5, seal
+from pipeline.core.arguments import whole_number
 from pipeline.core.errors import FileError
 from pipeline.core.files import load_torch, read_json, read_tsv
 
 COLUMNS = 8
 """Values shown of a row; the rest is counted."""
-
-
-def _row_count(text: str) -> int:
-    """Return a number of rows.
-
-    Raises:
-        ArgumentTypeError: It is below 0.
-    """
-    if (rows := int(text)) < 0:
-        raise argparse.ArgumentTypeError("must be 0 or more")
-    return rows
 
 
 def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
@@ -41,7 +31,7 @@ def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
     parser.add_argument("path", type=Path, help="file or folder, such as runs/finetune/digits-em-0-0")
     parser.add_argument("--rev", metavar="REV", help="show it as of this commit, from DVC's cache, without a checkout")
     parser.add_argument(
-        "--rows", metavar="N", type=_row_count, default=5, help="first rows to show (default: %(default)s)"
+        "--rows", metavar="N", type=whole_number(0), default=5, help="first rows to show (default: %(default)s)"
     )
     return parser
 

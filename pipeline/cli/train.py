@@ -5,15 +5,15 @@ the same command goes on where it stopped.
 """
 
 import argparse
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from pipeline.bundles.layout import require_onnx
 from pipeline.cli import check, init, model, profile
-from pipeline.cli.verbs import Failed, Verbs
+from pipeline.cli.repro import LOG, repro
+from pipeline.cli.verbs import Verbs, align
+from pipeline.cli.worth import describe_worth
 from pipeline.core.errors import ConfigError
 from pipeline.core.yaml import parse_yaml
 
@@ -28,9 +28,11 @@ def add_parser(verbs: Verbs) -> argparse.ArgumentParser:
         help="from a folder of your own images to a report and a model, in one command",
         description="Write a profile for a folder of images (init), put it in force (profile), check all settings and "
         "lists (check), run what is stale (dvc repro) and bundle the best run (model). After a stop, or an edit of "
-        "profiles/NAME.yaml, the same command goes on from there.",
+        f"profiles/NAME.yaml, the same command goes on from there. All that the stages say goes to {LOG}.",
     )
     init.add_options(parser)
+    model.add_onnx(parser)
+    parser.add_argument("--verbose", action="store_true", help="show all that DVC and the stages say, as they say it")
     return parser
 
 
@@ -38,15 +40,19 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     """Run all steps in the project in the current folder.
 
     Args:
-        options: What the parser read; those of `spml init`.
+        options: What the parser read; those of `spml init` among them.
 
     Yields:
-        A line before each step, what the step says, and where report and model lie.
+        A line before each step, what the step says, and at the end where report and model lie, how good that is, and
+        what to do next.
 
     Raises:
+        ConfigError: This is no project, the folder is not understood, or ``--onnx`` wants what is not installed.
         Failed: A step found faults, or a stage stopped.
-    """
+    """  # noqa: DOC502  some raised by the steps
     require_project(Path())
+    if options.onnx:
+        require_onnx()  # told before hours of training
     began = time.monotonic()
     name = init.name_dataset(options.folder, options.name)
     file = Path("profiles") / f"{name}.yaml"
@@ -61,14 +67,18 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     yield from profile.run(argparse.Namespace(name=name, root=None, force=False))
     yield "[3/5] check: settings, graph and lists of the data"
     yield from check.run(argparse.Namespace(remove_leftovers=False, yes=False))
-    yield "[4/5] repro: run what is stale, from pictures to report"
-    repro()
-    report = Path("report/index.html").resolve()
+    yield f"[4/5] repro: run what is stale, from pictures to report; {LOG} has all that is said"
+    yield from repro(options.verbose)
     yield "[5/5] model: bundle the best run"
-    folder = model.MODELS / name
-    yield from model.run(argparse.Namespace(run_name=None, to=folder, onnx=False))
-    yield f"report: {report} ({time.monotonic() - began:.0f} s)"
-    yield f"model: {folder.resolve()}"
+    bundled = model.bundle(Path(), None, model.MODELS / name, options.onnx)
+    yield from bundled.lines
+    yield ""
+    score, *more = describe_worth(Path(), bundled.name)
+    told = [("report:", Path("report/index.html").resolve()), ("model:", bundled.folder.resolve()), ("score:", score)]
+    told += [("", line) for line in more]
+    told += [("next:", bundled.command), ("", f"spml review {name}   # asks about the labels that teach most")]
+    yield from align(told)
+    yield f"{time.monotonic() - began:,.0f} s"
 
 
 def require_project(root: Path) -> None:
@@ -104,22 +114,3 @@ def require_same_folder(file: Path, name: str, folder: Path) -> None:
     root = block.get("root") if isinstance(block, dict) else None
     if not isinstance(root, str) or Path(root).expanduser().resolve() != folder:
         raise ConfigError(f"{file} is there and reads {root or 'no folder'}, not {folder}: give another name by --name")
-
-
-def repro() -> None:
-    """Run what is stale, as `make repro` does, and let DVC speak for itself.
-
-    Raises:
-        Failed: A stage stopped.
-    """
-    sys.stdout.flush()  # what was said before comes first, also in a file
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"  # the `python` of the stages
-    environment = {"GOMP_SPINCOUNT": "20000"} | os.environ | {"PATH": path}
-    done = subprocess.run([sys.executable, "-m", "dvc", "repro"], env=environment)
-    if done.returncode:
-        print(
-            f"dvc repro stopped (exit status {done.returncode}); the reason stands above. Once it is mended, the same "
-            "command goes on where it stopped",
-            file=sys.stderr,
-        )
-        raise Failed

@@ -4,10 +4,10 @@ Source: ours. Names are compared in unicode form NFC: archives made on macOS hol
 """
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from pydantic import Field
@@ -16,7 +16,7 @@ from pipeline.core.errors import SourceError
 from pipeline.core.faults import Faults, FaultyData, normalize_class_name, pluralize, preview, summarize
 from pipeline.core.strict import Strict
 from pipeline.core.text import relative_path
-from pipeline.data.disk import Links
+from pipeline.data.disk import Links, digest
 from pipeline.labels.implications import Rules, describe_implied, make_implications
 from pipeline.labels.splits import split_rows
 from pipeline.labels.table import Dataset, Objects, Table
@@ -76,6 +76,37 @@ class Files:
     lists: dict[str, Path]
     pictures: dict[str, Path]
     faults: Faults
+
+
+S = TypeVar("S", bound="Pictures")
+F = TypeVar("F", bound=Files)
+C = TypeVar("C")
+
+
+def make_reader(
+    locate: Callable[[S, Path], F], parse: Callable[[F, S], C], build: Callable[[F, C, S], Dataset]
+) -> tuple[Callable[[S, Path], Dataset], Callable[[S, Path], str]]:
+    """Return `read` and `fingerprint` of a source that takes the steps which `sources.base` describes.
+
+    Args:
+        locate: Finds the files, of settings and the project's root.
+        parse: Reads lists and labels.
+        build: Returns the dataset.
+    """
+
+    def read(settings: S, root: Path) -> Dataset:
+        """Return the dataset."""
+        files = locate(settings, root)
+        return build(files, parse(files, settings), settings)
+
+    def fingerprint(settings: S, root: Path) -> str:
+        """Return what tells one state of lists and pictures from another."""
+        files = locate(settings, root)
+        if files.faults:
+            read(settings, root)  # raises them, with what else is wrong
+        return digest(files.lists, files.pictures, settings.links, root)
+
+    return read, fingerprint
 
 
 def find_root(settings: Pictures, project: Path) -> Path:

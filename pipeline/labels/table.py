@@ -5,7 +5,7 @@ Source: ours. Files are HDF5, one dataset per field, in table row order.
 """
 
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -160,7 +160,7 @@ class Table:
         """
         if split_name not in SPLITS:
             raise ValueError(f"table: no split {split_name!r}, only {', '.join(SPLITS)}")
-        return np.flatnonzero(self.split == SPLITS.index(split_name)).astype(np.int64)
+        return _rows_of(self.split, split_name)
 
     def measurable(self, split_name: str) -> bool:
         """Return whether predictions for a split can be scored against the truth.
@@ -284,15 +284,54 @@ class Dataset:
         return replace(self, table=self.table.take(rows), objects=objects, image=lambda row: self.image(int(rows[row])))
 
 
-def write_table(path: Path | str, table: Table, objects: Objects | None = None) -> None:
+def write_splits(path: Path | str, table: Table) -> None:
+    """Write which images a table has, in which order and in which split: what holds of them whatever their labels.
+
+    Pictures and labels are each sealed as those of these rows, so that other labels leave what is made of pictures.
+
+    Args:
+        path: The HDF5 file; an earlier one is replaced only when the new one is complete.
+        table: The table.
+    """
+    with hdf5.create(path) as file:
+        hdf5.write_array(file, "paths", np.array(table.paths, dtype=object), axes="image", units="relative path")
+        hdf5.write_array(file, "split", table.split, axes="image", units="0 train, 1 val, 2 test")
+
+
+def read_split_rows(path: Path | str, split_name: str) -> np.ndarray:
+    """Read the rows of a split.
+
+    Args:
+        path: The HDF5 file of `write_splits`.
+        split_name: One of `SPLITS`.
+
+    Returns:
+        As `Table.rows`.
+
+    Raises:
+        FileError: The file is absent, damaged or incomplete.
+    """
+    with hdf5.read(path) as file:
+        try:
+            return _rows_of(file["split"][()], split_name)
+        except (KeyError, ValueError, TypeError, OSError) as error:
+            raise FileError(f"{path}: no readable splits: {error}") from error
+
+
+def _rows_of(split: np.ndarray, split_name: str) -> np.ndarray:
+    return np.flatnonzero(split == SPLITS.index(split_name)).astype(np.int64)
+
+
+def write_table(path: Path | str, table: Table, objects: Objects | None = None, reads: Iterable[Path] = ()) -> None:
     """Write a table.
 
     Args:
         path: The HDF5 file; an earlier one is replaced only when the new one is complete.
         table: The table.
         objects: Where its objects lie, in the same rows and columns.
+        reads: Sealed files that it is made from: that of `write_splits`.
     """
-    with hdf5.create(path) as file:
+    with hdf5.create(path, reads) as file:
         hdf5.write_array(file, "classes", np.array(table.classes, dtype=object), axes="class", units="name")
         hdf5.write_array(file, "paths", np.array(table.paths, dtype=object), axes="image", units="relative path")
         hdf5.write_array(file, "truth", table.truth, axes="image, class", units="1 present, 0 absent", compress=True)

@@ -82,7 +82,9 @@ def compared(results: Iterable[Results]) -> dict[str, Any]:
 
     A nested mapping, dataset -> stage -> method: ``gap_share`` (of the means over runs) and ``coverage`` (mean over
     runs), both in percent, and of several label draws ``std_draws`` of test mAP and ``minus_<baseline>``, the mean
-    paired difference, in points. What is not defined is left out.
+    paired difference, in points. Where val or test is scored by given labels, none of these can be known, and
+    ``<split>_score_by_shown_labels`` (mean over runs, in percent) says how well the shown labels of which images are
+    ranked. What is not defined is left out.
     """
     numbers: dict[str, Any] = {}
     for result in results:
@@ -95,6 +97,9 @@ def compared(results: Iterable[Results]) -> dict[str, Any]:
             row["std_draws"] = row["test_map_std_draws"]
             row[f"minus_{BASELINE}"] = _minus_baseline(pairs.get((row["stage"], row["name"]), {}))
             keys = ("gap_share", "coverage", "std_draws", f"minus_{BASELINE}")
+            if result.given and "," not in row["shown_images"]:
+                shown = f"{row['shown_images']}_score_by_shown_labels"
+                row[shown], keys = row["shown_score"], (*keys, shown)
             if known := {key: round(row[key], 2) for key in keys if not pd.isna(row[key])}:
                 numbers.setdefault(result.name, {}).setdefault(row["stage"], {})[row["name"]] = known
     return numbers

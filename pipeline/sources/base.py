@@ -8,8 +8,9 @@ Each other module of this folder reads one layout of raw data in three steps:
 - `build(files, content, settings)` looks pictures up, without opening one, raises all faults at once as `SourceError`,
   whose message names the setting, file, line or id, and returns the `Dataset` with what its report tells.
 
-`read(settings, root)` takes them all; `fingerprint(settings, root)` returns what tells one state of the raw data from
-another: `raw.digest` of the files that `read` reads, and of all pictures.
+`raw.make_reader` makes of them `read(settings, root)`, which takes them all, and `fingerprint(settings, root)`, which
+returns what tells one state of the raw data from another: `disk.digest` of the files that `read` reads, and of all
+pictures. A source that draws its pictures has these two alone.
 Source: ours.
 """
 

@@ -118,20 +118,6 @@ class Selected:
     bare: list[str]
 
 
-def read(settings: Settings, root: Path) -> Dataset:
-    """Return the dataset of a COCO folder, by the steps that `base` describes."""
-    files = locate(settings, root)
-    return build(files, parse(files, settings), settings)
-
-
-def fingerprint(settings: Settings, root: Path) -> str:
-    """Return what tells one state of a COCO folder from another, as `base` describes."""
-    files = locate(settings, root)
-    if files.faults:
-        read(settings, root)  # raises them, with what else is wrong
-    return disk.digest(files.lists, files.pictures, settings.links, root)
-
-
 def locate(settings: Settings, root: Path) -> Files:
     """Return where annotations and pictures are; archives differ in what they wrap around them."""
     top, year = raw.find_root(settings, root), settings.year
@@ -390,3 +376,6 @@ def _count(part: Part, selected: Selected) -> dict[str, Any]:
         "without_present_class": summarize(selected.bare),
         "cells_of_crowds_only": int((part.cells[selected.rows] == CROWD).sum()),
     }
+
+
+read, fingerprint = raw.make_reader(locate, parse, build)

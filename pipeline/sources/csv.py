@@ -21,7 +21,7 @@ from pipeline.core.text import read_rows
 from pipeline.data import disk, own_data
 from pipeline.data.names import NO_CLASS, NO_VALUE, looks_like_list, read_list, split_names
 from pipeline.data.own_data import WORDS, Content, OwnData, Row, normalize_group
-from pipeline.data.raw import Files
+from pipeline.data.raw import Files, make_reader
 from pipeline.labels.table import Dataset
 
 DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";"}
@@ -128,18 +128,6 @@ class Places:
     labels: dict[str, int]
     present: int | None = None
     group: int | None = None
-
-
-def read(settings: Settings, root: Path) -> Dataset:
-    """Return the dataset of a table, by the steps that `base` describes."""
-    files = locate(settings, root)
-    return build(files, parse(files, settings), settings)
-
-
-def fingerprint(settings: Settings, root: Path) -> str:
-    """Return what tells one state of a table and its pictures from another, as `base` describes."""
-    files = locate(settings, root)
-    return disk.digest(files.lists, files.pictures, settings.links, root)
 
 
 def locate(settings: Settings, root: Path) -> Files:
@@ -349,3 +337,6 @@ def _values(
         elif getattr(labels, value) == "absent":
             absent.append(label)
     return tuple(present), tuple(absent)
+
+
+read, fingerprint = make_reader(locate, parse, build)

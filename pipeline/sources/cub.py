@@ -63,18 +63,6 @@ class Content:
     longer: list[int]
 
 
-def read(settings: Settings, root: Path) -> Dataset:
-    """Return the dataset of a CUB folder, by the steps that `base` describes."""
-    files = locate(settings, root)
-    return build(files, parse(files), settings)
-
-
-def fingerprint(settings: Settings, root: Path) -> str:
-    """Return what tells one state of a CUB folder from another, as `base` describes."""
-    files = locate(settings, root)
-    return disk.digest(files.lists, files.pictures, settings.links, root)
-
-
 def locate(settings: Settings, root: Path) -> Files:
     """Return where the files are; the archive wraps `CUB_200_2011` once, Cole's scripts twice, and people unwrap it.
 
@@ -331,3 +319,6 @@ def _places(wanted: np.ndarray, ids: list[int]) -> tuple[np.ndarray, np.ndarray]
     near = np.searchsorted(known, wanted, sorter=order).clip(max=len(ids) - 1)
     place = order[near]
     return place, known[place] == wanted
+
+
+read, fingerprint = raw.make_reader(locate, lambda files, _: parse(files), build)

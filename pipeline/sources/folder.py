@@ -13,8 +13,7 @@ from pipeline.core.errors import SourceError
 from pipeline.core.faults import Faults, normalize_class_name, pluralize, preview, summarize
 from pipeline.data import disk, layouts, own_data
 from pipeline.data.own_data import WORDS, Content, OwnData, Row
-from pipeline.data.raw import Files
-from pipeline.labels.table import Dataset
+from pipeline.data.raw import Files, make_reader
 
 
 class Settings(OwnData):
@@ -41,18 +40,6 @@ class Sorted:
     rows: list[Row]
     loose: list[str]
     not_wanted: dict[str, int]
-
-
-def read(settings: Settings, root: Path) -> Dataset:
-    """Return the dataset of folders of pictures, by the steps that `base` describes."""
-    files = locate(settings, root)
-    return own_data.build(files, parse(files, settings), settings)
-
-
-def fingerprint(settings: Settings, root: Path) -> str:
-    """Return what tells one state of folders of pictures from another, as `base` describes."""
-    files = locate(settings, root)
-    return disk.digest(files.lists, files.pictures, settings.links, root)
 
 
 def locate(settings: Settings, root: Path) -> Files:
@@ -176,3 +163,6 @@ def _merged(folder: Path, group: list[Row], faults: Faults) -> list[Row]:
     if len(sizes) > 1:
         faults.add("names stand for several pictures", " and ".join(repr(row.path) for row in group))
     return [Row(first.where, first.path, tuple(labels), (), first.split)]
+
+
+read, fingerprint = make_reader(locate, parse, own_data.build)

@@ -23,8 +23,7 @@ from pipeline.data import disk, exports, own_data
 from pipeline.data.exports import FiftyOneLabels, FiftyOneSamples, LabelStudio
 from pipeline.data.names import looks_like_list, split_names
 from pipeline.data.own_data import WORDS, Content, OwnData, Row, normalize_group
-from pipeline.data.raw import Files
-from pipeline.labels.table import Dataset
+from pipeline.data.raw import Files, make_reader
 
 SHOWN = 40  # characters of a value in a message
 
@@ -84,18 +83,6 @@ class Settings(OwnData):
     content: Annotated[Form, Field(discriminator="kind")]
     exhaustive: bool
     """Whether the labels of an image are all that apply: then a class that is not named is absent, else unknown."""
-
-
-def read(settings: Settings, root: Path) -> Dataset:
-    """Return the dataset of a JSON file, by the steps that `base` describes."""
-    files = locate(settings, root)
-    return own_data.build(files, parse(files, settings), settings)
-
-
-def fingerprint(settings: Settings, root: Path) -> str:
-    """Return what tells one state of a JSON file and its pictures from another, as `base` describes."""
-    files = locate(settings, root)
-    return disk.digest(files.lists, files.pictures, settings.links, root)
 
 
 def locate(settings: Settings, root: Path) -> Files:
@@ -347,3 +334,6 @@ def _names(value: Any, separator: str | None) -> tuple[str, ...] | None:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         return None
     return tuple(normalize_class_name(name) for name in value)
+
+
+read, fingerprint = make_reader(locate, parse, own_data.build)

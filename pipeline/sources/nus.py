@@ -90,18 +90,6 @@ class Part:
     labels: np.ndarray
 
 
-def read(settings: Settings, root: Path) -> Dataset:
-    """Return the dataset of a NUS-WIDE folder, by the steps that `base` describes."""
-    files = locate(settings, root)
-    return build(files, parse(files, settings), settings)
-
-
-def fingerprint(settings: Settings, root: Path) -> str:
-    """Return what tells one state of a NUS-WIDE folder from another, as `base` describes."""
-    files = locate(settings, root)
-    return disk.digest(files.lists, files.pictures, settings.links, root)
-
-
 def locate(settings: Settings, root: Path) -> Files:
     """Return where arrays or lists, class names and pictures are."""
     folder = raw.find_root(settings, root)
@@ -496,3 +484,6 @@ def _file_names(paths: list[str]) -> list[str]:
             f"all pictures lie in one folder, where {len(shared)} images share a file name: {preview(shared)}"
         )
     return names
+
+
+read, fingerprint = raw.make_reader(locate, parse, build)

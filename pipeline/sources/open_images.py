@@ -18,8 +18,7 @@ from pipeline.core.faults import Faults, normalize_class_name, preview, summariz
 from pipeline.core.text import read_rows
 from pipeline.data import disk, own_data
 from pipeline.data.own_data import WORDS, Content, OwnData, Row
-from pipeline.data.raw import Files
-from pipeline.labels.table import Dataset
+from pipeline.data.raw import Files, make_reader
 
 CODE = re.compile(r"/[a-z]/\w+$")
 COLUMNS = ("ImageID", "LabelName", "Confidence")
@@ -36,18 +35,6 @@ class Settings(OwnData):
     missing: Literal["stop", "leave_out"]
     """Images of the tables whose picture is not there: an error, or left out and counted, as where a part of the
     pictures was downloaded."""
-
-
-def read(settings: Settings, root: Path) -> Dataset:
-    """Return the dataset of tables of Open Images, by the steps that `base` describes."""
-    files = locate(settings, root)
-    return own_data.build(files, parse(files, settings), settings)
-
-
-def fingerprint(settings: Settings, root: Path) -> str:
-    """Return what tells one state of tables and pictures from another, as `base` describes."""
-    files = locate(settings, root)
-    return disk.digest(files.lists, files.pictures, settings.links, root)
 
 
 def locate(settings: Settings, root: Path) -> Files:
@@ -171,3 +158,6 @@ def read_names(file: Path, faults: Faults) -> dict[str, str]:
             faults.add("labels have two names", f"line {number} {fields[0]}", file.name)
     shared = {name for name, count in Counter(names.values()).items() if count > 1}
     return {label: f"{name} ({label})" if name in shared else name for label, name in names.items()}
+
+
+read, fingerprint = make_reader(locate, parse, own_data.build)

@@ -109,20 +109,6 @@ class Content:
     bare: dict[str, list[str]]
 
 
-def read(settings: Settings, root: Path) -> Dataset:
-    """Return the dataset of a VOC folder, by the steps that `base` describes."""
-    files = locate(settings, root)
-    return build(files, parse(files, settings), settings)
-
-
-def fingerprint(settings: Settings, root: Path) -> str:
-    """Return what tells one state of a VOC folder from another, as `base` describes."""
-    files = locate(settings, root)
-    if files.faults:
-        read(settings, root)  # raises them, with what else is wrong
-    return disk.digest(files.lists, files.pictures, settings.links, root)
-
-
 def locate(settings: Settings, root: Path) -> Files:
     """Return where lists, annotations and pictures are; the image lists are read, since they name the annotations."""
     folder = find_folder(raw.find_root(settings, root))
@@ -453,3 +439,6 @@ def _number(element: Element, path: str) -> float:
         return float(element.findtext(path) or "nan")
     except ValueError:
         return float("nan")
+
+
+read, fingerprint = raw.make_reader(locate, parse, build)

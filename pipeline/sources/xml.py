@@ -17,8 +17,7 @@ from pipeline.core.faults import Faults, normalize_class_name, preview
 from pipeline.core.text import check_regular
 from pipeline.data import disk, own_data
 from pipeline.data.own_data import WORDS, Content, OwnData, Row
-from pipeline.data.raw import Files
-from pipeline.labels.table import Dataset
+from pipeline.data.raw import Files, make_reader
 
 
 class Settings(OwnData):
@@ -27,18 +26,6 @@ class Settings(OwnData):
     source: Literal["xml"]
     exhaustive: bool
     """Whether the objects of an image are all that it shows: then a class without one is absent, else unknown."""
-
-
-def read(settings: Settings, root: Path) -> Dataset:
-    """Return the dataset of XML files, by the steps that `base` describes."""
-    files = locate(settings, root)
-    return own_data.build(files, parse(files, settings), settings)
-
-
-def fingerprint(settings: Settings, root: Path) -> str:
-    """Return what tells one state of XML files and pictures from another, as `base` describes."""
-    files = locate(settings, root)
-    return disk.digest(files.lists, files.pictures, settings.links, root)
 
 
 def locate(settings: Settings, root: Path) -> Files:
@@ -110,3 +97,6 @@ def _picture(name: str, content: Element, stems: dict[str, list[str]], faults: F
     folder = name.rpartition("/")[0]
     named = (content.findtext("filename") or "").strip() or f"{stem.rpartition('/')[2]} (no <filename>)"
     return fit[0] if fit else f"{folder}/{named}" if folder else named
+
+
+read, fingerprint = make_reader(locate, parse, own_data.build)

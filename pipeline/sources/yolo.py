@@ -18,8 +18,7 @@ from pipeline.core.text import read_text, relative_path
 from pipeline.core.yaml import parse_yaml
 from pipeline.data import disk, own_data
 from pipeline.data.own_data import WORDS, Content, Meaning, OwnData, Row
-from pipeline.data.raw import Files
-from pipeline.labels.table import Dataset
+from pipeline.data.raw import Files, make_reader
 
 PARTS = ("train", "val", "test")
 """Keys of data.yaml that say where the pictures of a split are."""
@@ -52,18 +51,6 @@ class Named:
 
     names: dict[int, str]
     parts: dict[str, list[str]]
-
-
-def read(settings: Settings, root: Path) -> Dataset:
-    """Return the dataset of label files, by the steps that `base` describes."""
-    files = locate(settings, root)
-    return own_data.build(files, parse(files, settings), settings)
-
-
-def fingerprint(settings: Settings, root: Path) -> str:
-    """Return what tells one state of label files and pictures from another, as `base` describes."""
-    files = locate(settings, root)
-    return disk.digest(files.lists, files.pictures, settings.links, root)
 
 
 def locate(settings: Settings, root: Path) -> Files:
@@ -295,3 +282,6 @@ def _numbers(fields: list[str]) -> list[float] | None:
     except ValueError:
         return None
     return numbers if len(numbers) >= 5 and all(map(math.isfinite, numbers)) and numbers[0].is_integer() else None
+
+
+read, fingerprint = make_reader(locate, parse, own_data.build)

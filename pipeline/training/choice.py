@@ -16,6 +16,7 @@ from pipeline.audits.metrics import mean_average_precision, measurable
 from pipeline.core.errors import ConfigError, TrainingError
 from pipeline.training import search, selection
 from pipeline.training.run import Run
+from pipeline.training.score import name_score
 from pipeline.training.store import Trained
 from pipeline.training.trials import Trials
 
@@ -108,11 +109,12 @@ def choose_on_validation(run: Run, trials: Trials, judge: selection.Judge | None
         best = int(np.argmax([row["score"] for row in history.rows]))  # of the raw weights, as the loop has it
         epochs = [logits.numpy() for logits in history.val]
         return Choice(setting, trained, rows, judge.compare_epochs(epochs, best))
+    measure = name_score(run.table, run.settings.select)
     if search.are_tied(rows):
         taken = search.name_setting(setting, trials.settings)
-        tqdm.write(f"{run.name}: val scores every rate alike, so it chose none: {taken} is the middle one")
+        tqdm.write(f"{run.name}: {measure} is the same at every rate, so it chose none: {taken} is the middle one")
     if history.is_tied():
-        tqdm.write(f"{run.name}: val scores every epoch alike, so it chose none: {history.epoch} is the last")
+        tqdm.write(f"{run.name}: {measure} is the same at every epoch, so it chose none: {history.epoch} is the last")
     return Choice(setting, trained, rows)
 
 

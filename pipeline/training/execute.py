@@ -16,6 +16,7 @@ from pipeline.training.inputs import ImageInputs, Inputs, predict
 from pipeline.training.loop import Data
 from pipeline.training.readout import read_out, read_out_cached
 from pipeline.training.run import SPLITS, Run, Start
+from pipeline.training.score import name_score
 from pipeline.training.search import fixed_setting
 from pipeline.training.store import Result, store_run
 from pipeline.training.tracking import Tracker
@@ -49,7 +50,8 @@ def execute(run: Run, start: Start) -> None:
     judge = judges["val"] if judges else None
     score, is_better = (judge.score, judge.is_better) if judge else (choice.make_scorer(run), None)
     groups = run.table.group_numbers("train")
-    data = Data(inputs["train"], torch.from_numpy(train_labels), inputs["val"], score, is_better, groups)
+    measure = name_score(run.table, run.settings.select)
+    data = Data(inputs["train"], torch.from_numpy(train_labels), inputs["val"], score, is_better, groups, measure)
 
     with Tracker(run) as tracker, closing(Trials(run, start, problem, data, tracker)) as trials:
         if judges and start.cache:

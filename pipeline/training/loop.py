@@ -45,6 +45,8 @@ class Data:
     epoch is taken only if they do. None: the score decides."""
     groups: np.ndarray | None = None
     """(N,) numbers of groups of training images, as `number_groups` gives them; None: the data name none."""
+    measure: str = "val score"
+    """What the score is, in words."""
 
 
 @dataclass(frozen=True)
@@ -230,8 +232,9 @@ class Trainer:
             winner = self._validate(row)
             self._keep_best(row, winner, method_state)
             self._save()
-        best = f", best {self.history.epoch}, val {self.history.best:.2f}" if self.data.score else ""
-        tqdm.write(f"{self.plan.name}  {len(self.history.rows)} epochs{best}")
+        history, measure = self.history, self.data.measure
+        taken = f", epoch {history.epoch} taken, {measure} {history.best:.2f}" if self.data.score else ""
+        tqdm.write(f"{self.plan.name}  {len(self.history.rows)} epochs{taken}")
         return self.history
 
     def _has_ended(self) -> bool:
@@ -356,13 +359,17 @@ class Trainer:
             history.epoch, history.best = row["epoch"], score
             history.state, history.method = cpu_state(winner), method_state
         if self.pace.is_due():
-            found = f"  val {score:.2f}" if self.data.score else ""
+            found = f"  {self.data.measure} {score:.2f}" if self.data.score else ""
             tqdm.write(f"{plan.name}  epoch {row['epoch']}/{plan.epochs}  loss {row['loss']:.4f}{found}")
 
     def _record(self, row: dict[str, Any]) -> None:
-        """Tell an epoch's row to who asked for it."""
-        if self.plan.record is not None:
-            self.plan.record(row)
+        """Tell an epoch's row to who asked for it, the score by its name; none where nothing was scored."""
+        if self.plan.record is None:
+            return
+        name = self.data.measure.replace(" ", "_")
+        named = {key.replace("score", name): value for key, value in row.items() if key.startswith("score")}
+        others = {key: value for key, value in row.items() if not key.startswith("score")}
+        self.plan.record(others | (named if self.data.score else {}))
 
     def _is_taken(self, score: float) -> bool:
         """Return whether the latest epoch is the one to take so far: the best, or the last where none is better."""

@@ -7,6 +7,21 @@ import numpy as np
 from pipeline.audits.metrics import mean_average_precision
 from pipeline.labels.table import Table
 
+SHOWN = "val score by shown labels"
+"""The selection score of ``select: auto``, in words: `selection.Judge`'s."""
+
+
+def name_score(table: Table, select: str) -> str:
+    """Return what validation is scored by in training, in words.
+
+    Args:
+        table: The dataset's table.
+        select: The stage's setting.
+    """
+    if select == "auto":
+        return SHOWN
+    return "val mAP" if table.measurable("val") else "val mAP by given labels"
+
 
 def score_splits(table: Table, logits: dict[str, np.ndarray]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the scores of the validation and test splits, and those of each class.

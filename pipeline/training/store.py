@@ -20,7 +20,7 @@ from pipeline.methods.shared.base import Method
 from pipeline.networks.network import Network
 from pipeline.training.loop import History
 from pipeline.training.run import Run
-from pipeline.training.score import score_splits
+from pipeline.training.score import SHOWN, name_score, score_splits
 from pipeline.training.search import Setting, are_tied, is_edge
 from pipeline.training.selection import Comparison, Judge
 from pipeline.training.thresholds import set_thresholds
@@ -93,8 +93,7 @@ def store_run(run: Run, result: Result) -> None:
     files.write_json(folder / "metrics.json", metrics)
     thresholds = set_thresholds(run, result.logits, None if _only_ranks(run, result) else result.left_out)
     files.write_json(folder / "thresholds.json", thresholds)
-    compared = {f"{split}_map": splits[split]["map"] for split in ("test", "val")}
-    files.write_json(folder.with_name(f"{run.key}.json"), compared)  # what `dvc metrics` and `dvc exp show` tell
+    files.write_json(folder.with_name(f"{run.key}.json"), _name_compared(metrics))
     files.write_json(folder / "provenance.json", _provenance(run, result))
     context = {
         "stage": run.stage,
@@ -104,6 +103,7 @@ def store_run(run: Run, result: Result) -> None:
         "draw": run.draw,
         "seed": run.seed,
         "select": run.settings.select,
+        "measure": name_score(run.table, run.settings.select if result.setting else "clean"),  # of `make_scorer`
         "classes": len(run.table.classes),
         "counts": {split: len(logits) for split, logits in result.logits.items()},
         "given": [split for split, labels in splits["labels"].items() if labels == "given"],
@@ -117,6 +117,13 @@ def store_run(run: Run, result: Result) -> None:
     }
     write_summary(folder / "summary.md", SUMMARY, context)
     write_manifest(folder, [*result.reads, *({run.beliefs_file} - set(result.reads))])
+
+
+def _name_compared(metrics: dict[str, Any]) -> dict[str, float | None]:
+    """Return what `dvc metrics` and `dvc exp show` tell of a run, each figure by a name that says by which labels."""
+    given = [split for split in ("test", "val") if metrics["labels"][split] == "given"]
+    named = {f"{split}_map" + "_by_given_labels" * (split in given): metrics[split]["map"] for split in ("test", "val")}
+    return named | ({SHOWN.replace(" ", "_"): metrics["shown_labels"]["val"]} if given else {})
 
 
 def _only_ranks(run: Run, result: Result) -> bool:

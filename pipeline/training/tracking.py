@@ -166,8 +166,10 @@ class Tracker:
     def finish(self) -> None:
         """Add the figures of the run as they were stored."""
         if self._backend is not None:
-            figures = flatten(read_json(self._run.folder / "metrics.json"))
-            self._send(lambda backend: backend.finish(figures))
+            metrics = read_json(self._run.folder / "metrics.json")
+            given = [split for split, labels in metrics["labels"].items() if labels == "given"]
+            named = {f"{key}_by_given_labels" if key in given else key: value for key, value in metrics.items()}
+            self._send(lambda backend: backend.finish(flatten(named)))
 
     def _send(self, use: Callable[[Backend], None]) -> None:
         """Use the backend, and give it up where it fails: a run must not end for want of its curves."""

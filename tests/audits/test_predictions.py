@@ -106,6 +106,23 @@ def test_a_resample_is_the_images_drawn():
         )
 
 
+def test_the_interval_of_map_is_that_of_images_or_groups_drawn(monkeypatch):
+    """Of tables whose rows are repeated as often as they were drawn, groups whole."""
+    truth, scores, _, _ = made(6, n=25)
+    scored = np.random.default_rng(0).random(truth.shape) < 0.8
+    monkeypatch.setattr(predictions, "CELLS", 60)  # several parts of the resamples
+    for groups in (None, np.arange(25) // 4):
+        drawn = predictions.resample_rows(25, 9, np.random.default_rng(0), groups)
+        rows = [np.repeat(np.arange(25), times) for times in drawn]
+        maps = [score_predictions(truth[own], scores[own], scores[own] > 0, scored[own], 0)["map"] for own in rows]
+        found = predictions.estimate_map(truth, scores, scored, 9, groups)
+        whole = score_predictions(truth, scores, scores > 0, scored, 0)["map"]
+        assert found.value == pytest.approx(whole)
+        assert (found.low, found.high) == pytest.approx(
+            (min(np.quantile(maps, 0.025), whole), max(np.quantile(maps, 0.975), whole))
+        )
+
+
 @pytest.mark.slow
 def test_intervals_hold_the_truth_as_often_as_they_say():
     """OF1 of 95 % intervals over 80 samples of one population: it is known for 300,000 images."""

@@ -139,7 +139,7 @@ def test_the_best_run_is_taken_by_validation(project: Project) -> None:
     best = max(scores, key=lambda name: scores[name])
     choice = choose_run(project.root, [*trained.RUNS, "finetune/digits-em-0-0"])
     assert choice.name == best
-    said = f"{best}: val mAP by exhaustive labels {scores[best]:.2f}, the best of 4 runs; 1 not run or without a score"
+    said = f"{best}: val mAP by full labels {scores[best]:.2f}, the best of 4 runs; 1 not run or without a score"
     assert choice.reasons == (said,)
     with pytest.raises(FileError, match="none of the runs of params.yaml lies there"):
         choose_run(project.root, ["finetune/digits-em-0-0"])
@@ -162,7 +162,7 @@ def test_shown_labels_choose_where_validation_is_not_known_in_full(labels: str, 
     edit_metrics(tmp_path, "lac/d-b-0-0", labels, 70.0, 65.0, "single")
     choice = choose_run(tmp_path, ["finetune/d-a-0-0", "lac/d-b-0-0"])
     assert choice.name == best
-    assert ("ranking of shown val labels 65.00" in choice.reasons[0]) == (labels == "given")
+    assert ("val score by shown labels 65.00" in choice.reasons[0]) == (labels == "given")
 
 
 def test_a_run_that_saw_hidden_labels_is_said_to_have(tmp_path: Path) -> None:

@@ -52,7 +52,8 @@ def test_leftovers_are_named_and_removed_on_request_only(
     status, out, err = shown(capsys)
     named = "".join(f"left by a removed run: {folder}\n" for folder in left)
     assert (status, out) == (0, FINE) and all(folder.exists() for folder in left)
-    assert f": {', '.join(map(str, left[:3]))} and 2 more; nothing shows them" in err
+    kept = f"earlier settings, {', '.join(map(str, left[:3]))} and 2 more, are kept; they change no result"
+    assert err.startswith("note: results of another profile") and kept in err
     refused = "nothing was deleted: to delete these 5 paths, add --yes\n"
     assert shown(capsys, "--remove-leftovers") == (1, named, refused)  # nobody to ask
     answers = {"no\n": 1, "\n": 1, "": 1, "Y\n": 0}

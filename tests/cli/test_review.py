@@ -15,6 +15,7 @@ import pytest
 
 from pipeline.cli.main import main
 from pipeline.labels.beliefs import Beliefs, beliefs_file, write_beliefs
+from pipeline.labels.corrections import read_answers
 from pipeline.labels.observed import observed_file, read_observed
 from pipeline.labels.table import read_table
 from stages.prepare import prepare
@@ -97,6 +98,19 @@ def test_a_saved_page_becomes_corrections_that_prepare_reads(project, capsys):
     prepare(project, "pets")
     simulate(project, "pets", 0)
     assert not unknown(project, 0) & set(cells)
+
+
+def test_an_import_says_whose_answers_without_a_name_are(project, capsys, monkeypatch):
+    monkeypatch.setattr("getpass.getuser", lambda: "station7")
+    (project / "new.csv").write_text(
+        "path,class,value,who\nJPEGImages/img_0.jpg,cat,absent,\nJPEGImages/img_1.jpg,cat,absent,Ann\n"
+    )
+    assert main(["review", "pets", "--import", "new.csv"]) == 0
+    told = "  1 answer without a name: stored as station7's, the login's name; --who NAME says who answers"
+    assert told in capsys.readouterr().out.splitlines()
+    assert {each.who for _, each in read_answers(project / "corrections/pets.csv")} == {"station7", "Ann"}
+    assert main(["review", "pets", "--import", "new.csv", "--who", "Bob"]) == 0
+    assert "login" not in capsys.readouterr().out
 
 
 def test_an_import_says_which_answers_are_older(project, capsys):

@@ -2,8 +2,8 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from PIL import Image
@@ -26,20 +26,15 @@ def original(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return root
 
 
-class Done(NamedTuple):
-    """What `subprocess.run` answers."""
-
-    returncode: int
-
-
 class Repro:
     """What runs in place of `dvc repro`: it counts its calls, and stops where it is told to."""
 
     def __init__(self) -> None:
-        self.calls, self.stops = 0, False
+        self.calls, self.stops, self.verbose = 0, False, False
 
-    def __call__(self) -> None:
-        self.calls += 1
+    def __call__(self, verbose: bool) -> Iterator[str]:
+        self.calls, self.verbose = self.calls + 1, verbose
+        yield "  report  3 s"
         if self.stops:
             raise Failed
 
@@ -51,13 +46,19 @@ def repro(monkeypatch: pytest.MonkeyPatch) -> Repro:
     return played
 
 
+def bundle(root: Path, run_name: str | None, folder: Path | None, onnx: bool) -> model.Bundled:
+    assert run_name is None and folder is not None
+    return model.Bundled("linear_init/pets-em-0-0", folder, (f"bundle in {folder}" + ", onnx" * onnx,))
+
+
 @pytest.fixture
 def project(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path / "project"
     subprocess.run(["cp", "-r", str(original), str(root)], check=True)
     monkeypatch.chdir(root)
     monkeypatch.setattr(check, "find_problems", lambda root: ([], []))
-    monkeypatch.setattr(model, "run", lambda options: iter([f"bundle in {options.to}"]))
+    monkeypatch.setattr(model, "bundle", bundle)
+    monkeypatch.setattr(train, "describe_worth", lambda root, name: [f"{name} is good", "of few images"])
     return root
 
 
@@ -77,25 +78,28 @@ def test_each_step_is_announced_and_the_report_named(project, repro, unprofiled,
     steps = [line.split(":")[0] for line in lines if line.startswith("[")]
     assert steps == ["[1/5] init", "[2/5] profile", "[3/5] check", "[4/5] repro", "[5/5] model"]
     assert "16 images; 2 classes: cat (8), dog (8)" in lines
-    assert lines[-3] == "bundle in models/pets"
-    assert lines[-2].startswith(f"report: {project / 'report/index.html'} (")
-    assert lines[-1] == f"model: {project / 'models/pets'}"
-    assert repro.calls == 1
+    assert lines[-10:-8] == ["[5/5] model: bundle the best run", "bundle in models/pets"]
+    assert lines[-7:-1] == [
+        f"report:  {project / 'report/index.html'}",
+        f"model:   {project / 'models/pets'}",
+        "score:   linear_init/pets-em-0-0 is good",
+        "         of few images",
+        "next:    spml predict models/pets IMAGES --to scores.csv",
+        "         spml review pets   # asks about the labels that teach most",
+    ]
+    assert repro.calls == 1 and not repro.verbose
 
 
-def test_dvc_runs_with_the_python_that_runs_here(monkeypatch, capsys) -> None:
-    said = {}
-    monkeypatch.setattr(
-        train.subprocess, "run", lambda words, env: said.update(words=words, env=env) or Done(said["status"])
-    )
-    said["status"] = 0
-    train.repro()
-    assert said["words"] == [sys.executable, "-m", "dvc", "repro"]
-    assert said["env"]["PATH"].split(":")[0] == str(Path(sys.executable).parent)
-    said["status"] = 3
-    with pytest.raises(Failed):
-        train.repro()
-    assert "dvc repro stopped (exit status 3)" in capsys.readouterr().err
+def test_onnx_and_verbose_are_passed_on(project, repro, unprofiled, capsys) -> None:
+    assert main(["train", "pets", "--onnx", "--verbose"]) == 0
+    assert "bundle in models/pets, onnx" in said(capsys) and repro.verbose
+
+
+def test_onnx_that_cannot_be_written_is_told_before_anything(project, repro, capsys, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    assert main(["train", "pets", "--onnx"]) == 1
+    assert capsys.readouterr().err == "error: --onnx: needs onnxscript; pip install 'spml[onnx]'\n"
+    assert not (project / "profiles/pets.yaml").exists() and repro.calls == 0
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from pipeline.report.frames import Results
 from pipeline.report.read import Collected, collect
 from tests.report.project import Plan, make_project
 from tests.report.test_page import Reader
+from tests.review.webdriver import BROWSER, DRIVER, Browser
 
 MARK = "against the given labels; unknown counted absent"
 SCORES: dict[str, Any] = {
@@ -372,6 +373,23 @@ def test_where_val_alone_was_labelled_fully_test_scores_are_marked(collected: Co
     assert others and not any("mAP" in words for words in others)  # given labels say of no network that it is better
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not (BROWSER and DRIVER), reason="no Chromium with its driver here")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_list_of_missed_labels_fits_a_phone(built: tuple[page.Report, Reader], tmp_path: Path, width: int) -> None:
+    """Also with long names of files, and all boxes open."""
+    long = r"\1summer_holiday/IMG_20250704_123456_\2"
+    html = re.sub(r'(scope="row" class="words">(?:<img[^>]*>)?)([^<]+ <small>)', long, built[0].html)
+    assert html.count("IMG_20250704_") > 10
+    file = tmp_path / "report.html"
+    file.write_text(html.replace("<body>", '<body data-ready="yes">').replace("<details>", "<details open>"))
+    with Browser(tmp_path) as browser:
+        browser.open(file.as_uri(), width)
+        cut = "Array.from(document.querySelectorAll('#missed .scroll'), box => box.scrollWidth - box.clientWidth)"
+        assert set(browser.run(f"return {cut}")) == {0}
+        assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+
+
 # ---------------------------------------------------------------------------------------------- what orders the rows
 def names_of(html: str, caption: str) -> list[str]:
     """The names of the rows of a table."""
@@ -395,6 +413,19 @@ def test_rows_stand_in_the_order_in_which_they_rank_shown_labels(collected: Coll
     full = page.build(scored_by(collected, "clean", "clean"))
     assert names_of(full.html, "Fine-tuned from that head, digits") == ["AN", "All given labels", "EM+APL"]
     assert "Rows stand" not in full.html
+
+
+def test_what_dvc_compares_is_how_well_shown_labels_are_ranked(collected: Collected, result: Results) -> None:
+    runs = [run for run in collected.runs if (run.stage, run.method) == ("finetune", "em_apl")]
+    mean = sum(run.shown_score or 0 for run in runs) / len(runs)
+    numbers = record.compared([result])["digits"]["finetune"]["em_apl"]
+    assert numbers["train_score_by_shown_labels"] == round(mean, 2)
+    assert "gap_share" not in numbers and "minus_an" not in numbers
+    mixed = tuple(replace(run, shown_images="val" if run.seed else "train") for run in collected.runs)
+    uneven = record.compared([frames.measure(replace(collected, runs=mixed))["digits"]])
+    assert "score_by_shown_labels" not in str(uneven) or len({run.seed for run in collected.runs}) == 1
+    full = record.compared([frames.measure(scored_by(collected, "clean", "clean"))["digits"]])
+    assert "score_by_shown_labels" not in str(full)
 
 
 @pytest.mark.parametrize("change", [{"shown_images": "val"}, {"shown_score": None}])

@@ -34,7 +34,7 @@ VOC = {
     "split_seed": 1200,
 }
 REMEDY = r"leave them out: prepare\.pets\.bad_images: drop; see all: spml check-data pets"
-FILES = ("table.h5", "images.h5", "report.json", "summary.md", "manifest.json")
+FILES = ("splits.h5", "table.h5", "images.h5", "report.json", "summary.md", "manifest.json")
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_the_same_input_gives_the_same_bytes(project, monkeypatch):
         simulate(root, "pets", 0)
         found.append([digests(root / "data" / folder) for folder in ("prepare/pets", "simulate/pets-0")])
     assert found[0] == found[1] == found[2]
-    assert [len(files) for files in found[0]] == [5, 4]
+    assert [len(files) for files in found[0]] == [6, 4]
 
 
 def test_difficult_cells_of_unknown_truth_are_counted(project):

@@ -12,6 +12,7 @@ import torch
 
 from pipeline.core.errors import ConfigError, FileError, TrainingError
 from pipeline.core.files import read_json, read_torch, read_tsv
+from pipeline.core.progress import Pace
 from pipeline.core.resume import Checkpoint
 from pipeline.core.seeds import seed_torch
 from pipeline.labels.beliefs import Beliefs, beliefs_file, read_beliefs
@@ -98,6 +99,18 @@ def test_the_choice_is_the_one_made_again_by_hand(project: Project) -> None:
     assert (metrics(project)["learning_rate"], metrics(project)["epoch"]) == expected
     assert told["taken"] == ("best" if told["gain"]["low"] > 0 else "fixed")
     assert [int(row["chosen"]) for row in trials(project)] == [int(rate == expected[0]) for rate in RATES]
+
+
+@pytest.mark.parametrize(("select", "score"), [("auto", "val score by shown labels"), ("clean", "val mAP")])
+def test_each_line_names_the_score_of_val_as_what_it_is(project: Project, select, score, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(Pace, "is_due", lambda _: True)
+    put_beliefs(project)
+    set_auto(project, 0.1, epochs=2)
+    project.set("linear_init", select=select)
+    linear_init(project.root, "digits", "an", 0, 0)
+    lines = [line for line in capsys.readouterr().out.splitlines() if " part " not in line]
+    assert len(lines) == 3 and all(re.search(rf"(  |taken, ){score} \d+\.\d\d$", line) for line in lines)
+    assert f"`val_score` is the {score}\n" in summary(project)
 
 
 def test_what_is_stored_was_trained_on_all_images(project: Project) -> None:

@@ -720,7 +720,11 @@ def test_scores_say_by_split_whether_they_are_against_given_labels(
     folder = project.folder("linear_init", "digits-an-0-0")
     labels = read_json(folder / "metrics.json")["labels"]
     assert labels == {split: "clean" if split in known else "given" for split in ("val", "test")}
+    compared = read_json(folder.with_name("digits-an-0-0.json"))
+    names = {f"{split}_map" if split in known else f"{split}_map_by_given_labels" for split in ("val", "test")}
+    assert set(compared) == names | ({"val_score_by_shown_labels"} if len(known) < 2 else set())
     lines = (folder / "summary.md").read_text().splitlines()
+    assert any("is the val mAP" in line and ("given labels" in line) == ("val" not in known) for line in lines)
     said = [line.partition(" are against the given labels, which are not exhaustive")[0] for line in lines]
     assert [start for start, line in zip(said, lines, strict=True) if start != line] == ([words] if words else [])
 
@@ -931,8 +935,10 @@ def test_a_validation_split_that_tells_nothing_chooses_nothing_and_the_run_says_
     metrics = read_json(folder / "metrics.json")
     assert (metrics["learning_rate"], metrics["epoch"]) == (0.1, 3)
     assert (metrics["val"]["map"], metrics["val"]["classes_without_negative"]) == (None, 3)
-    assert "linear_init digits-an-0-0: val scores every rate alike, so it chose none: 0.1 is the middle one" in told
-    assert "linear_init digits-an-0-0: val scores every epoch alike, so it chose none: 3 is the last" in told
+    assert (
+        "linear_init digits-an-0-0: val mAP is the same at every rate, so it chose none: 0.1 is the middle one" in told
+    )
+    assert "linear_init digits-an-0-0: val mAP is the same at every epoch, so it chose none: 3 is the last" in told
     summary = (folder / "summary.md").read_text()
     assert "so the middle one was taken. Validation scored every epoch alike, so the last one was taken." in summary
 

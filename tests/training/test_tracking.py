@@ -109,9 +109,19 @@ def test_tensorboard_gets_curves_and_final_figures(project, tensorboard, monkeyp
     assert tensorboard[0] == ("open", str(project.root / "logs/linear_init" / KEY)) and tensorboard[-1] == ("close",)
     for key in ("loss", "risk", "learning_rate"):
         assert curve(tensorboard, key) == stored(rows, key)
-    assert len(curve(tensorboard, "score")) == 3
+    assert curve(tensorboard, "val_mAP") == stored(rows, "val_score") and curve(tensorboard, "score") == []
     figures = read_json(project.folder("linear_init", KEY) / "metrics.json")
     assert curve(tensorboard, "final/test/map") == [(0, figures["test"]["map"])]
+
+
+def test_figures_by_given_labels_are_called_so(project, tensorboard, monkeypatch) -> None:
+    monkeypatch.setenv("SPML_TRACK", "tensorboard:logs")
+    project.write_table(exhaustive=False, scored=project.table.truth == 1)
+    rows = train(project, select="last")
+    assert curve(tensorboard, "val_mAP_by_given_labels") == stored(rows, "val_score")
+    figures = read_json(project.folder("linear_init", KEY) / "metrics.json")
+    assert curve(tensorboard, "final/test_by_given_labels/map") == [(0, figures["test"]["map"])]
+    assert curve(tensorboard, "final/test/map") == [] == curve(tensorboard, "val_mAP")
 
 
 def test_mlflow_gets_them_too(project, mlflow, monkeypatch) -> None:
