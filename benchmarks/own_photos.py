@@ -242,7 +242,7 @@ def print_table(rows: list[dict[str, str]]) -> None:
         for name in dict.fromkeys(row["name"] for row in mine):
             cells = []
             for key in keys:
-                values = [float(row[key]) for row in mine if row["name"] == name and row[key]]
+                values = [float(row[key]) for row in mine if row["name"] == name and row.get(key)]
                 spread = f" ± {stdev(values):.1f}" if len(values) > 1 else ""
                 cells.append(f"{mean(values):.1f}{spread}" if values else "–")
             print(f"| {' | '.join((name, *cells))} |")

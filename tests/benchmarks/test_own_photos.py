@@ -71,6 +71,8 @@ def test_the_page_says_how_many_of_the_labels_named_as_missed_are(line: list[str
 def test_every_row_of_the_table_is_on_the_page() -> None:
     named = {line[0].strip("`") for line in METHODS}
     assert named == {row["name"] for row in ROWS if row["what"] == "method"}
-    assert {re.sub("`|, all labels", "", line[0]) for line in RANKINGS} == {row["name"] for row in ROWS if row["what"] == "missed"}
+    assert {re.sub("`|, all labels", "", line[0]) for line in RANKINGS} == {
+        row["name"] for row in ROWS if row["what"] == "missed"
+    }
     said = re.search(r"label draws? ([\d, and]*\d)", SECTION)
     assert said and re.findall(r"\d+", said[1]) == DRAWS
