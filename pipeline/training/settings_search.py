@@ -36,7 +36,7 @@ from pipeline.training.loop import stops_early
 from pipeline.training.search import Setting
 from pipeline.training.settings import BeliefFits, GivenBeliefs, SettingsSearch, Training
 from pipeline.training.stacked import Head, Stack
-from pipeline.training.stored_beliefs import Labels, make_beliefs
+from pipeline.training.stored_beliefs import Labels, fit_beliefs_of, make_beliefs
 
 ARM = ("method", "settings", "learning_rate", "weight_decay", "scale")
 """Columns of the table that say what is tried; the others say on which labels, and what came of it."""
@@ -70,6 +70,8 @@ class Draw:
     """Where a score or a method reads them."""
     expected_positives: float | None
     """Labels an image, where params.yaml names or estimates them."""
+    believe_part: Callable[[np.ndarray], np.ndarray] | None = None
+    """Returns (R, C) beliefs about (R,) training images from these alone; None where beliefs are not fitted."""
 
 
 @dataclass(frozen=True)
@@ -103,11 +105,13 @@ def draw_labels(source: LabelSource, number: int) -> Draw:
     shown = draws.observe(source.root, table, objects, source.drawing, number)
     known = shown.imply(table)
     labels = oracles.label_sets(table, known.labels)
-    observed, beliefs = mark_not_shown(table, *known), None
+    observed, beliefs, believe_part = mark_not_shown(table, *known), None, None
+    drawn = Labels(table, observed, number)
     if source.believing is not None:
-        drawn = Labels(table, observed, number)
         beliefs = make_beliefs(source.root, source.dataset, source.believing, source.features, drawn).beliefs
-    return Draw(number, labels, observed == 1, beliefs, source.count_labels(beliefs))
+    if isinstance(source.believing, BeliefFits):
+        believe_part = partial(fit_beliefs_of, source.believing, source.features, drawn)
+    return Draw(number, labels, observed == 1, beliefs, source.count_labels(beliefs), believe_part)
 
 
 @dataclass(frozen=True)
@@ -157,6 +161,8 @@ class Task:
             if rows is not None:
                 observed = observed[rows]
                 problem = problem.take(rows, observed)
+                if drawn.believe_part and any("beliefs" in base.load(each.method).needs for each in self.candidates):
+                    problem = replace(problem, beliefs=torch.from_numpy(drawn.believe_part(rows)))
             labels[draw, kind], posed[draw, kind] = torch.from_numpy(observed), problem
         heads = []
         for each, setting, draw in self.trials():

@@ -111,6 +111,31 @@ def fit_beliefs(settings: BeliefFits, cache: Cache, table: Table, observed: np.n
     return Found(Beliefs(*arrays, fitted.labels.value, shares, settings.draw.kind, ranking), head, report)
 
 
+def fit_beliefs_of(settings: BeliefFits, cache: Cache, labels: Labels, part: np.ndarray) -> np.ndarray:
+    """Return beliefs about some training images from themselves alone, as if there were no others.
+
+    Args:
+        settings: As in `fit_beliefs`.
+        cache: The feature cache.
+        labels: The labels of all images.
+        part: (R,) rows of the training split, ascending.
+
+    Returns:
+        (R, C) float32 chances, of each image by fits that did not see its labels.
+
+    Raises:
+        ValueError: As `fit_beliefs`; the images may show too little.
+    """  # noqa: DOC502  raised by `believe`
+    rows, groups = labels.table.rows("train")[part], labels.table.group_numbers("train")
+    mirrored = None if cache.mirrored is None else cache.mirrored[part]
+    sampling = Sampling(labels.draw, None if groups is None else groups[part])
+    places, draw = places_of(cache, rows, settings.sharpness), make_draw(settings.draw)
+    observed = labels.observed[rows]
+    return believe(cache.plain[rows], observed, mirrored, draw, settings.fits, sampling, places).present.astype(
+        np.float32
+    )
+
+
 def places_of(cache: Cache, rows: np.ndarray, sharpness: float | None) -> Places | None:
     """Return the places of some images, or None where images are scored by pooled features.
 

@@ -1,8 +1,11 @@
 """Trials of a run: trained at one setting after another, on all training images or without a part of them."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
+from torch import Tensor
 from tqdm import tqdm
 
 from pipeline.core import files, resume, seeds
@@ -18,8 +21,9 @@ from pipeline.training.inputs import Subset
 from pipeline.training.loop import Data, History, Plan, Trainer
 from pipeline.training.run import Run, Start
 from pipeline.training.search import Setting, name_setting
-from pipeline.training.settings import Training
+from pipeline.training.settings import BeliefFits, Training
 from pipeline.training.store import Trained
+from pipeline.training.stored_beliefs import Labels, fit_beliefs_of
 from pipeline.training.tracking import Tracker
 
 
@@ -44,6 +48,7 @@ class Trials:
         self.fingerprint = _fingerprint(run, self.reads, problem)
         self.folder = resume.scratch_folder(run.root) / f"{run.stage}-{run.key}"
         self.checkpoints: list[Checkpoint] = []
+        self._beliefs: dict[int, Tensor] = {}
         resume.delete_stale(self.folder, self.fingerprint, run.name)
 
     def train(self, setting: Setting, epochs: int | None, keep: int | None = None) -> Trained:
@@ -84,7 +89,7 @@ class Trials:
         folds = selection.split_folds(len(self.data.train), run.seed, self.data.groups)
         for number, (others, own) in enumerate(folds, 1):
             labels = self.data.observed[torch.from_numpy(others)]
-            problem = self.problem.take(others, labels.numpy())
+            problem = self._pose(number, others, labels)
             groups = None if self.data.groups is None else self.data.groups[others]
             train, held = Subset(self.data.train, others), Subset(self.data.train, own)
             data = Data(train, labels, held, None, groups=groups)
@@ -95,6 +100,26 @@ class Trials:
                 return selection.CrossFit(diverged=trained.history.diverged)
             parts.append(torch.stack(trained.history.val).numpy())
         return selection.cross_fit(judge, folds, parts)
+
+    def _pose(self, number: int, rows: np.ndarray, labels: Tensor) -> Problem:
+        """Return the problem that some of the training images pose, as if there were no others.
+
+        The stored beliefs about these were fitted with the labels of all: a head that learns from them has seen those
+        of the images that it is going to be judged by.
+
+        Args:
+            number: Number of the part of the images that is left out.
+            rows: (R,) rows of the training split.
+            labels: (R, C) their labels.
+        """
+        problem, cache, run = self.problem.take(rows, labels.numpy()), self.start.cache, self.run
+        if problem.beliefs is None or cache is None or run.believing["kind"] != "fits":
+            return problem
+        if number not in self._beliefs:
+            shown = Labels(run.table, run.single, run.draw)
+            fitted = fit_beliefs_of(BeliefFits.model_validate(run.believing), cache, shown, rows)
+            self._beliefs[number] = torch.from_numpy(fitted)
+        return replace(problem, beliefs=self._beliefs[number])
 
     def _fit(self, plan: Plan, problem: Problem, data: Data, key: str) -> tuple[Trained, TrainingError | None]:
         """Train a network from its start.

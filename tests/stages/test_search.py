@@ -21,7 +21,7 @@ from tests import tiny
 from tests.stages import finished_runs as finished
 from tests.training.test_run import Project
 
-METHODS: dict[str, Any] = {"an": [{}], "em_apl": [{}, {"alpha": 0.4}], "full": [{}]}
+METHODS: dict[str, Any] = {"an": [{}], "em_apl": [{}, {"alpha": 0.4}], "full": [{}], "reckon": [{}]}
 SEARCH: dict[str, Any] = {
     "methods": METHODS,
     "learning_rates": [0.5, 0.05],

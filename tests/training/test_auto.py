@@ -113,6 +113,27 @@ def test_each_line_names_the_score_of_val_as_what_it_is(project: Project, select
     assert f"`val_score` is the {score}\n" in summary(project)
 
 
+@pytest.mark.parametrize("method", ["an", "reckon"])
+def test_what_judges_an_image_knows_its_label_from_nowhere(project: Project, method: str, monkeypatch) -> None:
+    """Not from beliefs about other images either, which were fitted with all labels."""
+    put_beliefs(project)
+    set_auto(project, 0.1)
+    parts: list[list[np.ndarray]] = []
+    found = selection.cross_fit
+    monkeypatch.setattr(selection, "cross_fit", lambda judge, folds, own: parts.append(own) or found(judge, folds, own))
+    linear_init(project.root, "digits", method, 0, 0)
+    single, rows = project.observed["single"].copy(), project.table.rows("train")
+    own = selection.split_folds(len(rows), 0)[0][1]
+    single[rows[own]] = np.roll(single[rows[own]], 1, axis=1)
+    project.observed["single"] = single
+    project.put(project.labels, **project.observed)
+    put_beliefs(project, logits=tiny.numbers(*single.shape, seed=9))
+    linear_init(project.root, "digits", method, 0, 0)
+    first, second = parts
+    np.testing.assert_array_equal(first[0], second[0])
+    assert all((before != after).any() for before, after in zip(first[1:], second[1:], strict=True))
+
+
 def test_what_is_stored_was_trained_on_all_images(project: Project) -> None:
     put_beliefs(project)
     set_auto(project)

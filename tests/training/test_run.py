@@ -50,6 +50,7 @@ METHODS = {
     "lac": {"default": tiny.LAC},
     "plc": {"default": {"threshold": 0.6, "form": "code", "weight_plc": 1.0}},
     "nowhere": {"default": {}},
+    "reckon": {"default": {"weight": 0.1}},
 }
 FILES = {
     *("weights.pt", "method.pt", "logits.h5", "labels.h5", "epochs.tsv", "search.tsv", "per_class.tsv"),
