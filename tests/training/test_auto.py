@@ -20,6 +20,7 @@ from pipeline.methods.shared import base
 from pipeline.methods.shared.problem import describe
 from pipeline.networks.network import Network
 from pipeline.training import choice, inputs, selection
+from pipeline.training.beliefs import believe
 from pipeline.training.inputs import FeatureInputs
 from pipeline.training.loop import Data, Plan, Trainer
 from stages.finetune import finetune
@@ -396,7 +397,8 @@ def test_the_estimated_density_reaches_the_method(project: Project, at_most: flo
 
 
 def test_a_method_that_needs_beliefs_is_given_those_of_its_images(project: Project) -> None:
-    belief = put_beliefs(project)[project.table.rows("train")]
+    rows = project.table.rows("train")
+    belief, features, single = put_beliefs(project)[rows], project.features[rows], project.observed["single"][rows]
     seen = []
 
     class Believer(base.load("an")):
@@ -410,10 +412,12 @@ def test_a_method_that_needs_beliefs_is_given_those_of_its_images(project: Proje
         set_auto(project, 0.05)
         linear_init(project.root, "digits", "an", 0, 0)
     folds = selection.split_folds(len(belief), 0)
-    assert len(seen) == len(folds) + 1
-    for (found, observed), rows in zip(seen, [*(others for others, _ in folds), np.arange(len(belief))], strict=True):
-        np.testing.assert_array_equal(found, belief[rows])
-        np.testing.assert_array_equal(observed, project.observed["single"][project.table.rows("train")][rows])
+    *parts, (last, observed) = seen
+    np.testing.assert_array_equal(last, belief)
+    np.testing.assert_array_equal(observed, single)
+    for (found, observed), (others, _) in zip(parts, folds, strict=True):
+        np.testing.assert_array_equal(observed, single[others])
+        np.testing.assert_allclose(found, believe(features[others], single[others]).present, atol=1e-6)
 
 
 def test_without_beliefs_a_method_that_needs_them_says_so() -> None:
