@@ -168,7 +168,7 @@ class Task:
         return heads
 
     def _believe(self, drawn: Draw, rows: np.ndarray | None) -> Tensor | None:
-        """Return beliefs about some training images, fitted to these alone where they can be; None where none reads them.
+        """Return beliefs about training images, fitted to these alone where fits make them; None where none reads them.
 
         Args:
             drawn: The label draw.
