@@ -172,8 +172,9 @@ def _read_lines(stream: IO[bytes], process: subprocess.Popen[bytes]) -> Iterator
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)
         while True:
-            if not selector.select(TICK):
-                if process.poll() is not None:  # what it left behind holds the pipe open
+            ended = process.poll() is not None  # asked first: what it said last lies in the pipe then
+            if not selector.select(0 if ended else TICK):
+                if ended:  # what it left behind holds the pipe open
                     break
                 yield None
                 continue

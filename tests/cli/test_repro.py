@@ -7,6 +7,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -146,6 +147,26 @@ def test_a_process_that_a_stage_left_behind_holds_nothing_up(project, monkeypatc
     list(told.repro(verbose=False))
     assert time.monotonic() - began < 10
     os.kill(int((project / told.LOG).read_text().split()[-1]), signal.SIGTERM)
+
+
+def test_what_is_said_last_is_read(monkeypatch) -> None:
+    """Also where it comes between a look at the pipe and one at the process."""
+    monkeypatch.setattr(told, "TICK", 0.01)
+    reads, writes = os.pipe()
+
+    class Ending:
+        asked = 0
+
+        def poll(self) -> int | None:
+            self.asked += 1
+            if self.asked == 2:
+                os.write(writes, b"the last\n")
+            return None if self.asked < 2 else 0
+
+    process: Any = Ending()
+    with os.fdopen(reads, "rb") as stream:
+        assert [line for line in told._read_lines(stream, process) if line] == ["the last"]
+    os.close(writes)
 
 
 @pytest.mark.parametrize("group", [True, False], ids=["ctrl-c", "spml alone"])

@@ -162,9 +162,10 @@ def test_beliefs_by_places_are_fitted_anew_by_places_whatever_the_head(project: 
     monkeypatch.setattr(trials_of, "fit_beliefs_of", lambda *words: given.append(fit(*words)) or given[-1])
     linear_init(project.root, "digits", "reckon", 0, 0)
     rows = project.table.rows("train")
-    cached = read_features(project.cache, project.table, True)
+    cached = read_features(project.cache, project.table, True).places
+    assert cached is not None
     for belief, (others, _) in zip(given, selection.split_folds(len(rows), 0), strict=True):
-        places = Places(cached.places, rows[others], 0.5)
+        places = Places(cached, rows[others], 0.5)
         by_hand = believe(project.features[rows][others], project.observed["single"][rows][others], places=places)
         np.testing.assert_allclose(belief, by_hand.present, atol=1e-6)
 
