@@ -32,7 +32,7 @@ def linear_init(root: Path, dataset: str, method: str, draw: int, seed: int, var
     """  # noqa: DOC502  FileError comes from `read_features`
     run = read_run(root, "linear_init", dataset, method, draw, seed, variant)
     cache = root / "data" / "features" / dataset / "features.h5"
-    stored = read_features(cache, run.table, run.settings.head.kind == "places")
+    stored = read_features(cache, run.table, run.reads_places())
     architecture = {
         "backbone": None,
         "pools": stored.pools,

@@ -28,6 +28,7 @@ TICK = 1.0
 GRACE = 20.0
 """Seconds that a stage has after an interrupt, to say where it stopped."""
 _BEGINS = re.compile(r"Running stage '([^']+)':")
+_FAILS = re.compile(r"ERROR: failed to reproduce '([^']+)'")
 _STAYS = re.compile(r"Stage '([^']+)' (?:didn't change|is cached)\b")
 _CHATTER = ("> ", "Generating lock file", "Updating lock file")
 
@@ -69,6 +70,8 @@ class Account:
             self.seen[_kind(stays[1])] += 1
         elif line.strip() and not line.startswith(_CHATTER):
             self.said.append(line)
+            if fails := _FAILS.match(line):  # perhaps before it ran: what it reads is not there
+                self.stage = fails[1]
 
     def end_group(self, now: float) -> Iterator[str]:
         """Yield a line on the group of stages that is over, if any ran."""
@@ -185,9 +188,12 @@ def _read_lines(stream: IO[bytes], process: subprocess.Popen[bytes]) -> Iterator
 def _let_end(process: subprocess.Popen[bytes]) -> None:
     """Let DVC and its stage, which were interrupted too, end by themselves, but for another interrupt."""
     try:
-        process.communicate(timeout=GRACE)
+        rest, _ = process.communicate(timeout=GRACE)
     except (subprocess.TimeoutExpired, KeyboardInterrupt):
         return
+    if rest:
+        with open(LOG, "ab") as log:
+            log.write(rest)
 
 
 def _say_why(status: int, account: Account, verbose: bool) -> None:

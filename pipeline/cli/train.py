@@ -124,7 +124,10 @@ def require_same_folder(file: Path, name: str, folder: Path) -> None:
     Raises:
         ConfigError: It reads another one, or is no profile of such a dataset.
     """
-    content = parse_yaml(file.read_text(encoding="utf-8"), str(file))
+    try:
+        content = parse_yaml(file.read_text(encoding="utf-8"), str(file))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: not YAML 1.2: {error}") from error
     prepare = content.get("prepare") if isinstance(content, dict) else None
     block = prepare.get(name) if isinstance(prepare, dict) else None
     root = block.get("root") if isinstance(block, dict) else None

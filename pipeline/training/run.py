@@ -96,6 +96,11 @@ class Run:
             fits_shown or self.settings.select == "auto" or self.estimated or "beliefs" in base.load(self.method).needs
         )
 
+    def reads_places(self) -> bool:
+        """Return whether cached features of places decide a linear head: by its kind, or by beliefs fitted anew."""
+        refits = self.settings.select == "auto" and "beliefs" in base.load(self.method).needs
+        return self.settings.head.kind == "places" or (refits and self.believing.get("sharpness") is not None)
+
     def describe_problem(self, observed: np.ndarray, width: int) -> Problem:
         """Return what the method may know before training.
 

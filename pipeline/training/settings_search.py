@@ -152,24 +152,35 @@ class Task:
             rows: Rows of the training images that they learn from; None: all.
         """
         train, labels, posed = self.table.rows("train"), {}, {}
-        for draw, kind in {(draw.number, base.load(each.method).labels) for each, _, draw in self.trials()}:
-            drawn = next(each for each in self.draws if each.number == draw)
-            observed = drawn.labels[kind][train]
-            problem = describe(self.table.classes, observed, drawn.expected_positives, self.features.plain.shape[1])
-            if drawn.beliefs:
-                problem = replace(problem, beliefs=torch.from_numpy(drawn.beliefs.belief[train]))
-            if rows is not None:
-                observed = observed[rows]
-                problem = problem.take(rows, observed)
-                if drawn.believe_part and any("beliefs" in base.load(each.method).needs for each in self.candidates):
-                    problem = replace(problem, beliefs=torch.from_numpy(drawn.believe_part(rows)))
-            labels[draw, kind], posed[draw, kind] = torch.from_numpy(observed), problem
+        kinds = {base.load(each.method).labels for each in self.candidates}
+        for drawn in self.draws:
+            beliefs = self._believe(drawn, rows)
+            for kind in kinds:
+                observed = drawn.labels[kind][train if rows is None else train[rows]]
+                problem = describe(self.table.classes, observed, drawn.expected_positives, self.features.plain.shape[1])
+                labels[drawn.number, kind] = torch.from_numpy(observed)
+                posed[drawn.number, kind] = replace(problem, beliefs=beliefs)
         heads = []
         for each, setting, draw in self.trials():
             key = draw.number, base.load(each.method).labels
             make = partial(_build, each, posed[key])
             heads.append(Head(f"{each.method} {each.text}", make, labels[key], setting))
         return heads
+
+    def _believe(self, drawn: Draw, rows: np.ndarray | None) -> Tensor | None:
+        """Return beliefs about training images, fitted to these alone where fits make them; None where none reads them.
+
+        Args:
+            drawn: The label draw.
+            rows: As `make_heads` takes them.
+        """
+        read = any("beliefs" in base.load(each.method).needs for each in self.candidates)
+        if drawn.beliefs is None or not read:
+            return None
+        if rows is not None and drawn.believe_part:
+            return torch.from_numpy(drawn.believe_part(rows))
+        train = self.table.rows("train")
+        return torch.from_numpy(drawn.beliefs.belief[train if rows is None else train[rows]])
 
 
 def _build(candidate: Candidate, problem: Problem) -> Method:

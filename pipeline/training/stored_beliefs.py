@@ -124,16 +124,21 @@ def fit_beliefs_of(settings: BeliefFits, cache: Cache, labels: Labels, part: np.
         (R, C) float32 chances, of each image by fits that did not see its labels.
 
     Raises:
-        ValueError: As `fit_beliefs`; the images may show too little.
-    """  # noqa: DOC502  raised by `believe`
+        ConfigError: The images show too little.
+    """
     rows, groups = labels.table.rows("train")[part], labels.table.group_numbers("train")
     mirrored = None if cache.mirrored is None else cache.mirrored[part]
     sampling = Sampling(labels.draw, None if groups is None else groups[part])
     places, draw = places_of(cache, rows, settings.sharpness), make_draw(settings.draw)
     observed = labels.observed[rows]
-    return believe(cache.plain[rows], observed, mirrored, draw, settings.fits, sampling, places).present.astype(
-        np.float32
-    )
+    try:
+        fitted = believe(cache.plain[rows], observed, mirrored, draw, settings.fits, sampling, places)
+    except ValueError as error:
+        raise ConfigError(
+            f"auto judges a part of the training images by what is learned from the {len(part)} others, "
+            f"and beliefs cannot be fitted to these: {error}; choose by `last` or `clean`"
+        ) from error
+    return fitted.present.astype(np.float32)
 
 
 def places_of(cache: Cache, rows: np.ndarray, sharpness: float | None) -> Places | None:

@@ -83,13 +83,16 @@ class Trials:
 
         Returns:
             How it fares; without scores where training diverged.
-        """
+
+        Raises:
+            ConfigError: Images without a part show too little to fit beliefs to; nothing has been trained then.
+        """  # noqa: DOC502  raised by `_pose`
         run, parts = self.run, []
         settings = self.settings.at(*setting.company).model_copy(update={"keep_epoch_logits": False})
         folds = selection.split_folds(len(self.data.train), run.seed, self.data.groups)
-        for number, (others, own) in enumerate(folds, 1):
+        posed = [self._pose(number, others) for number, (others, _) in enumerate(folds, 1)]
+        for number, (problem, (others, own)) in enumerate(zip(posed, folds, strict=True), 1):
             labels = self.data.observed[torch.from_numpy(others)]
-            problem = self._pose(number, others, labels)
             groups = None if self.data.groups is None else self.data.groups[others]
             train, held = Subset(self.data.train, others), Subset(self.data.train, own)
             data = Data(train, labels, held, None, groups=groups)
@@ -101,7 +104,7 @@ class Trials:
             parts.append(torch.stack(trained.history.val).numpy())
         return selection.cross_fit(judge, folds, parts)
 
-    def _pose(self, number: int, rows: np.ndarray, labels: Tensor) -> Problem:
+    def _pose(self, number: int, rows: np.ndarray) -> Problem:
         """Return the problem that some of the training images pose, as if there were no others.
 
         The stored beliefs about these were fitted with the labels of all: a head that learns from them has seen those
@@ -110,9 +113,8 @@ class Trials:
         Args:
             number: Number of the part of the images that is left out.
             rows: (R,) rows of the training split.
-            labels: (R, C) their labels.
         """
-        problem, cache, run = self.problem.take(rows, labels.numpy()), self.start.cache, self.run
+        problem, cache, run = self.problem.take(rows, self.data.observed.numpy()[rows]), self.start.cache, self.run
         if problem.beliefs is None or cache is None or run.believing["kind"] != "fits":
             return problem
         if number not in self._beliefs:

@@ -113,6 +113,15 @@ def test_a_stage_that_stops_says_why(project, capfd) -> None:
     assert b"caf\xe9.jpg" in (project / told.LOG).read_bytes()
 
 
+def test_a_stage_that_cannot_begin_is_named_and_not_the_one_that_ran_before(project, capfd) -> None:
+    play(
+        project, """run("prepare@pets"); sys.exit("ERROR: failed to reproduce 'report': missing data 'source': runs")"""
+    )
+    with pytest.raises(Failed):
+        list(told.repro(verbose=False))
+    assert capfd.readouterr().err.startswith("report stopped; the last that it said:\n  ERROR: failed to reproduce")
+
+
 def test_dvc_that_cannot_start_says_why(project, capfd) -> None:
     play(project, "sys.exit('ERROR: Unable to acquire lock.')")
     with pytest.raises(Failed):
@@ -150,7 +159,7 @@ def test_an_interrupt_ends_the_stage_and_says_what_to_do(project, group) -> None
             time.sleep(60)
         except KeyboardInterrupt:
             open("noted", "w").close()
-            sys.exit(1)
+            sys.exit("interrupted; run it again to go on")
         """,
     )
     code = (
@@ -170,4 +179,4 @@ def test_an_interrupt_ends_the_stage_and_says_what_to_do(project, group) -> None
     (os.killpg if group else os.kill)(process.pid, signal.SIGINT)
     assert process.communicate(timeout=60)[1] == "stopped; the same command goes on where it stopped\n"
     assert process.returncode == 130
-    assert (project / "noted").exists() == group
+    assert (project / "noted").exists() == group == ("run it again to go on\n" in log.read_text())

@@ -168,6 +168,12 @@ def test_a_profile_of_another_folder_is_not_taken(project, repro, unprofiled, ca
     assert repro.calls == 1
 
 
+def test_a_profile_that_is_no_text_is_named(project, repro, capsys) -> None:
+    (project / "profiles/pets.yaml").write_bytes(b"prepare:\n  pets: {root: caf\xe9}\n")
+    assert main(["train", "pets"]) == 1
+    assert capsys.readouterr().err.startswith("error: profiles/pets.yaml: not YAML 1.2: ") and repro.calls == 0
+
+
 def test_faulty_labels_leave_nothing_behind(project, repro, capsys) -> None:
     (project / "pets/x.csv").write_text("file,labels\ncat/0.png,cat\nnowhere.png,dog\n")
     assert main(["train", "pets"]) == 1

@@ -12,6 +12,8 @@ import pytest
 from pipeline.audits.paired import compare_paired
 from pipeline.core.errors import ConfigError, FileError
 from pipeline.core.files import read_json, read_tsv
+from pipeline.training import settings_search
+from pipeline.training.selection import split_folds
 from pipeline.training.settings_search import choose_best
 from stages.beliefs import beliefs
 from stages.linear_init import linear_init
@@ -121,6 +123,23 @@ def test_the_choice_is_of_the_highest_mean_over_draws(project: Project) -> None:
             assert other["difference"]["mean"] == pytest.approx(best["score"] - other["score"])
             assert other["difference"]["low"] is None and not other["difference"]["apart"]  # of two draws
     assert "## clean" in (told := (folder(project) / "summary.md").read_text()) and "## auto" in told
+
+
+@pytest.mark.parametrize("methods", [("an", "full", "reckon"), ("an", "full")], ids=lambda names: names[-1])
+def test_beliefs_are_fitted_once_without_each_part_where_a_method_reads_them(project: Project, methods, monkeypatch):
+    one = {"learning_rates": [0.05], "weight_decays": [0.0], "scales": ["none"], "draws": [3], "scores": ["auto"]}
+    project.sections["search"]["default"] |= one | {"methods": dict.fromkeys(methods, [{}])}
+    project.set("linear_init", epochs=1)
+    parts: list[int] = []
+
+    def fit(*words: Any) -> np.ndarray:
+        parts.append(len(words[-1]))
+        return np.full((len(words[-1]), 3), 0.5, np.float32)
+
+    monkeypatch.setattr(settings_search, "fit_beliefs_of", fit)
+    search(project.root, "digits")
+    folds = split_folds(len(project.table.rows("train")), 1)
+    assert parts == [len(others) for others, _ in folds] * ("reckon" in methods)
 
 
 def row_of(method: str, draw: int, value: float | None, rate: float = 0.1, seed: int = 0) -> dict[str, Any]:

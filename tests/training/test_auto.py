@@ -20,9 +20,12 @@ from pipeline.methods.shared import base
 from pipeline.methods.shared.problem import describe
 from pipeline.networks.network import Network
 from pipeline.training import choice, inputs, selection
+from pipeline.training import trials as trials_of
 from pipeline.training.beliefs import believe
+from pipeline.training.features import read_features
 from pipeline.training.inputs import FeatureInputs
 from pipeline.training.loop import Data, Plan, Trainer
+from pipeline.training.place_scores import Places
 from stages.finetune import finetune
 from stages.linear_init import linear_init
 from tests import tiny
@@ -133,6 +136,37 @@ def test_what_judges_an_image_knows_its_label_from_nowhere(project: Project, met
     first, second = parts
     np.testing.assert_array_equal(first[0], second[0])
     assert all((before != after).any() for before, after in zip(first[1:], second[1:], strict=True))
+
+
+@pytest.mark.parametrize("learns", ["nothing is shown", "one image shows a label"])
+def test_parts_that_show_too_little_are_told_before_anything_is_trained(project: Project, learns, monkeypatch) -> None:
+    single, rows = project.observed["single"].copy(), project.table.rows("train")
+    others, own = selection.split_folds(len(rows), 0)[-1]
+    single[rows[others[learns != "nothing is shown" :]]] = 0
+    assert (single[rows[own]] == 1).any()
+    project.put(project.labels, **project.observed | {"single": single})
+    put_beliefs(project)
+    set_auto(project)
+    monkeypatch.setattr(Trainer, "fit", lambda _: pytest.fail("trains"))
+    with pytest.raises(ConfigError, match=rf"learned from the {len(others)} others.*; choose by `last` or `clean`$"):
+        linear_init(project.root, "digits", "reckon", 0, 0)
+
+
+def test_beliefs_by_places_are_fitted_anew_by_places_whatever_the_head(project: Project, monkeypatch) -> None:
+    project.put_places(project.features[:, :, None, None] * np.array([[0.5, 1.5], [0.8, 1.2]], np.float32))
+    project.sections["beliefs"] = {"default": {"kind": "fits", "fits": 3, "draw": {"kind": "count"}, "sharpness": 0.5}}
+    set_auto(project, 0.1)
+    put_beliefs(project)
+    given: list[np.ndarray] = []
+    fit = trials_of.fit_beliefs_of
+    monkeypatch.setattr(trials_of, "fit_beliefs_of", lambda *words: given.append(fit(*words)) or given[-1])
+    linear_init(project.root, "digits", "reckon", 0, 0)
+    rows = project.table.rows("train")
+    cached = read_features(project.cache, project.table, True)
+    for belief, (others, _) in zip(given, selection.split_folds(len(rows), 0), strict=True):
+        places = Places(cached.places, rows[others], 0.5)
+        by_hand = believe(project.features[rows][others], project.observed["single"][rows][others], places=places)
+        np.testing.assert_allclose(belief, by_hand.present, atol=1e-6)
 
 
 def test_what_is_stored_was_trained_on_all_images(project: Project) -> None:
