@@ -32,6 +32,7 @@ from pipeline.bundles.layout import (
 from pipeline.bundles.read import read_model, read_sums
 from pipeline.core import files, hdf5
 from pipeline.core.errors import ConfigError, FileError
+from pipeline.core.faults import preview
 from pipeline.core.manifest import check_folder, raise_if_changed
 from pipeline.core.summary import write_summary
 from pipeline.data.images import Pixels
@@ -250,9 +251,11 @@ def describe_thresholds(stored: dict[str, Any], classes: list[str]) -> dict[str,
     for name, cuts in (own or {"zero": [0.0] * len(classes)}).items():
         taken = [other if cut is None else cut for cut, other in zip(cuts, matching, strict=True)]
         lacking = sum(cut is None for cut in cuts)
+        lent = [each for each, cut, last in zip(classes, cuts, taken, strict=True) if cut is None and last is not None]
         share = name.removeprefix("conformal_")
         how = HOW.get(name) or f"finds {100 * float(share):g} % of the present labels, as far as shown ones tell"
         how += f"; {lacking} of {len(cuts)} classes have none of their own" * bool(lacking)
+        how += f", of which {preview(lent)} take that of `matching`" * bool(lent)
         worth = (stored["test"] or {}).get(share)
         test = worth and {"macro_f1": worth["macro"], "micro_f1": worth["micro"], "found": worth["found"]}
         rules[name] = {"how": how, "logits": dict(zip(classes, taken, strict=True)), "test": test}

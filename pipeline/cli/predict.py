@@ -99,6 +99,9 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     line = (
         f"{pluralize(count, 'image')}, {len(broken)} broken; {seconds:,.1f} s, {count / seconds:,.0f} images a second"
     )
+    if not isinstance(rule := _read_threshold(options.threshold), float):
+        about = model.about.thresholds
+        print(f"labels by `{rule or about.chosen}`: {about.rules[rule or about.chosen].how}", file=sys.stderr)
     print(line if write is None else f"{options.to}: {line}", file=sys.stderr)
     if broken:
         raise Failed

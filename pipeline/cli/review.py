@@ -237,5 +237,5 @@ def _take(file: Path, answers: Answers, table: Table, dataset: str) -> Iterator[
     told = f"{counts['added']} added, {counts['replaced']} replaced, {counts['before']} there before"
     if counts["older"]:
         told += f", {counts['older']} left out: the same person has answered otherwise since"
-    yield f"{answers.file}: {pluralize(len(found), 'answer')} of {file}: {told}"
+    yield f"{answers.file}: {pluralize(len(found), 'answer')} of {file}: {told}; it holds {len(answers.read())} now"
     yield f"  git add {answers.file} keeps them; make repro, or spml train, trains with them"

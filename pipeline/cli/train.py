@@ -16,7 +16,9 @@ from pipeline.cli.verbs import Verbs, align
 from pipeline.cli.worth import describe_worth
 from pipeline.config import rules
 from pipeline.core.errors import ConfigError
+from pipeline.core.faults import pluralize
 from pipeline.core.yaml import parse_yaml
+from pipeline.labels.table import read_splits
 
 PROJECT = ("dvc.yaml", "params.yaml", ".dvc")
 """What only the project's folder holds together."""
@@ -92,9 +94,22 @@ def _check(name: str, verbose: bool) -> Iterator[str]:
     changed = rules.raw_data_changed(name, "then", "now")
     if problems == changed:
         yield f"pictures or labels of {name} are no longer those that were packed; they are packed again"
+        splits = Path("data") / "prepare" / name / "splits.h5"
+        before = read_splits(splits) if splits.exists() else {}
         yield from repro(verbose, forced=f"prepare@{name}")
+        yield from _compare_splits(before, read_splits(splits) if splits.exists() else {})
         problems, leftovers = check.find_problems(Path())
     yield from check.tell(problems, leftovers, options)
+
+
+def _compare_splits(before: dict[str, int], after: dict[str, int]) -> Iterator[str]:
+    """Yield a line where images that stayed are in another split than before: drawn splits depend on all images."""
+    stayed = before.keys() & after.keys()
+    if moved := sum(before[path] != after[path] for path in stayed):
+        yield (
+            f"note: splits were drawn anew, and {moved} of {pluralize(len(stayed), 'image')} changed theirs: scores do "
+            "not compare with those before; splits that the data name stay (docs/own-images.md)"
+        )
 
 
 def require_project(root: Path) -> None:

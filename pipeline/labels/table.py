@@ -318,6 +318,25 @@ def read_split_rows(path: Path | str, split_name: str) -> np.ndarray:
             raise FileError(f"{path}: no readable splits: {error}") from error
 
 
+def read_splits(path: Path | str) -> dict[str, int]:
+    """Read the split of each image.
+
+    Args:
+        path: The HDF5 file of `write_splits`.
+
+    Returns:
+        0 train, 1 val or 2 test by path of the image.
+
+    Raises:
+        FileError: The file is absent, damaged or incomplete.
+    """
+    with hdf5.read(path) as file:
+        try:
+            return dict(zip(file["paths"].asstr()[()].tolist(), file["split"][()].tolist(), strict=True))
+        except (KeyError, ValueError, TypeError, OSError) as error:
+            raise FileError(f"{path}: no readable splits: {error}") from error
+
+
 def _rows_of(split: np.ndarray, split_name: str) -> np.ndarray:
     return np.flatnonzero(split == SPLITS.index(split_name)).astype(np.int64)
 

@@ -192,7 +192,9 @@ def test_thresholds_of_a_rule_fall_back_on_matching_ones() -> None:
         "micro_f1": 60.0,
         "found": 91.0,
     }
-    assert found["how"].startswith("finds 90 % ") and found["how"].endswith("; 1 of 2 classes have none of their own")
+    assert found["how"].startswith("finds 90 % ") and found["how"].endswith(
+        "; 1 of 2 classes have none of their own, of which a take that of `matching`"
+    )
     assert made["rules"]["matching"]["test"] is None
     nothing = {"classes": {"a": entry(None, None, None)}, "test": None}
     assert describe_thresholds(nothing, ["a"])["rules"]["zero"]["logits"] == {"a": 0.0}

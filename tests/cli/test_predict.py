@@ -143,7 +143,7 @@ def test_what_a_spreadsheet_would_run_is_text(tmp_path: Path, monkeypatch: pytes
 
 REFUSED = {
     "empty folder": (["empty"], "empty: holds no picture (.jpg, "),
-    "only unread": (["unread"], "1 picture of endings that are not read was left out: x.heic"),
+    "only unread": (["unread"], "1 picture of endings that are not read was left out: x.psd"),
     "no such rule": (["p", "--threshold", "best"], "--threshold: m has none called 'best'; it has matching, zero"),
     "no probability": (["p", "--threshold", "1.5"], "--threshold: 1.5 is no probability between 0 and 1"),
     "other ending": (["p", "--to", "x.xlsx"], "--to: x.xlsx ends in none of .csv, .jsonl, .parquet"),
@@ -168,7 +168,7 @@ def test_what_is_refused_is_named(case: str, here: Path, capsys: pytest.CaptureF
         Path(name).write_text(text)
     for folder in ("empty", "unread"):
         Path(folder).mkdir()
-    Path("unread/x.heic").touch()
+    Path("unread/x.psd").touch()
     words, message = REFUSED[case]
     before = sorted(os.listdir())
     out, err = predict(capsys, *words, status=1)

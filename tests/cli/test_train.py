@@ -148,6 +148,17 @@ def test_changed_pictures_are_packed_again(project, repro, unprofiled, capsys, m
     assert "pictures or labels of pets are no longer those that were packed; they are packed again" in said(capsys)
 
 
+@pytest.mark.parametrize("after", [{"a": 0, "b": 1, "c": 0}, {"a": 1, "b": 1, "c": 2, "new": 0}, {"b": 0}])
+def test_images_that_changed_their_split_are_told(after: dict[str, int]) -> None:
+    before = {"a": 0, "b": 1, "c": 0}
+    stayed = [path for path in before if path in after]
+    moved = sum(1 for path in stayed if before[path] != after[path])
+    told = list(train._compare_splits(before, after))
+    assert len(told) == (moved > 0)
+    assert all(f"{moved} of {len(stayed)} image" in line for line in told)
+    assert list(train._compare_splits({}, after)) == []
+
+
 @pytest.mark.parametrize(
     "other", ["no disk", "prepare.dogs: raw data of dogs changed since prepare ran: dvc repro -f prepare@dogs"]
 )

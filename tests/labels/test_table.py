@@ -10,7 +10,7 @@ from pipeline.core import seal
 from pipeline.core.errors import FileError
 from pipeline.core.text import relative_path
 from pipeline.labels.implications import Rules
-from pipeline.labels.table import Table, read_table, write_table
+from pipeline.labels.table import Table, read_split_rows, read_splits, read_table, write_splits, write_table
 
 
 def make(**changes) -> Table:
@@ -242,3 +242,16 @@ def test_rules_come_back_with_what_they_made(tmp_path):
     assert read_table(tmp_path / "plain.h5").rules is None and read_table(tmp_path / "plain.h5").implied is None
     with pytest.raises(ValueError, match="implied is .*expected an array of bool"):
         make(rules=rules)
+
+
+def test_splits_come_back_by_path(tmp_path):
+    table = make()
+    write_splits(tmp_path / "splits.h5", table)
+    found = read_splits(tmp_path / "splits.h5")
+    assert list(found) == list(table.paths)
+    for number, name in enumerate(("train", "val", "test")):
+        rows = table.rows(name)
+        assert [path for path, split in found.items() if split == number] == [table.paths[row] for row in rows]
+        assert np.array_equal(read_split_rows(tmp_path / "splits.h5", name), rows)
+    with pytest.raises(FileError, match="no such file"):
+        read_splits(tmp_path / "nowhere.h5")
