@@ -99,8 +99,8 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     line = (
         f"{pluralize(count, 'image')}, {len(broken)} broken; {seconds:,.1f} s, {count / seconds:,.0f} images a second"
     )
-    if not isinstance(rule := _read_threshold(options.threshold), float):
-        about = model.about.thresholds
+    about, rule = model.about.thresholds, _read_threshold(options.threshold)
+    if rule is None or isinstance(rule, str):
         print(f"labels by `{rule or about.chosen}`: {about.rules[rule or about.chosen].how}", file=sys.stderr)
     print(line if write is None else f"{options.to}: {line}", file=sys.stderr)
     if broken:
