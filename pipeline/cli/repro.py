@@ -11,12 +11,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from tqdm import tqdm
-
 from pipeline.cli.verbs import Failed
 from pipeline.config.graph import read_graph
 from pipeline.core.faults import pluralize
-from pipeline.core.progress import INTERVAL
+from pipeline.core.progress import INTERVAL, status_line
 from pipeline.core.text import show_text
 
 LOG = Path(".pipeline/train.log")
@@ -141,10 +139,7 @@ def _tell(process: subprocess.Popen[bytes], account: Account) -> Iterator[str]:
     assert process.stdout is not None
     LOG.parent.mkdir(exist_ok=True)
     told = time.monotonic()
-    with (
-        open(LOG, "ab") as log,
-        tqdm(total=0, bar_format="{desc}", leave=False, disable=None, dynamic_ncols=True) as bar,
-    ):
+    with open(LOG, "ab") as log, status_line() as bar:
         log.write(f"\n{time.strftime('%Y-%m-%d %H:%M:%S')} spml train\n".encode())
         for line in _read_lines(process.stdout, process):
             now = time.monotonic()

@@ -3,7 +3,8 @@
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
@@ -66,3 +67,10 @@ def track(
                 pace = f"{1 / each:,.0f} a second" if each <= 1 else f"{each:,.1f} s each"
                 line = f"{name}: {done:,} of {total:,} {unit}s, {pace}, {(total - done) * each:,.0f} s left"
                 print(line, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def status_line() -> Iterator["tqdm[Any]"]:
+    """Yield a line whose text may change, shown where standard error is a terminal: ``set_description_str`` sets it."""
+    with tqdm(total=0, bar_format="{desc}", leave=False, disable=None, dynamic_ncols=True) as bar:
+        yield bar
