@@ -78,7 +78,8 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     write = rows.choose_writer(options.to) if options.to else None
     listed = list_pictures(options.images)
     model = read_model(options.model)
-    thresholds = model.thresholds(_read_threshold(options.threshold))
+    rule = _read_threshold(options.threshold)
+    thresholds = model.thresholds(rule)
     columns = rows.Columns(model.about.classes, listed.columns, options.top_k)
     for warning in listed.warnings:
         print(f"warning: {warning}", file=sys.stderr)
@@ -99,9 +100,9 @@ def run(options: argparse.Namespace) -> Iterator[str]:
     line = (
         f"{pluralize(count, 'image')}, {len(broken)} broken; {seconds:,.1f} s, {count / seconds:,.0f} images a second"
     )
-    about, rule = model.about.thresholds, _read_threshold(options.threshold)
     if rule is None or isinstance(rule, str):
-        print(f"labels by `{rule or about.chosen}`: {about.rules[rule or about.chosen].how}", file=sys.stderr)
+        name = rule or model.about.thresholds.chosen
+        print(f"labels by `{name}`: {model.about.thresholds.rules[name].how}", file=sys.stderr)
     print(line if write is None else f"{options.to}: {line}", file=sys.stderr)
     if broken:
         raise Failed

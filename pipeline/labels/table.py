@@ -310,12 +310,8 @@ def read_split_rows(path: Path | str, split_name: str) -> np.ndarray:
 
     Raises:
         FileError: The file is absent, damaged or incomplete.
-    """
-    with hdf5.read(path) as file:
-        try:
-            return _rows_of(file["split"][()], split_name)
-        except (KeyError, ValueError, TypeError, OSError) as error:
-            raise FileError(f"{path}: no readable splits: {error}") from error
+    """  # noqa: DOC502  raised by `read_splits`
+    return _rows_of(np.array(list(read_splits(path).values()), np.uint8), split_name)
 
 
 def read_splits(path: Path | str) -> dict[str, int]:

@@ -11,6 +11,7 @@ from pipeline.labels.beliefs import Beliefs, read_given
 from pipeline.labels.table import Table
 from pipeline.methods.shared.draw_likelihood import CountDraw, ShareDraw, posterior_of_arrays
 from pipeline.training import ridge
+from pipeline.training.beliefs import Beliefs as Fitted
 from pipeline.training.beliefs import Sampling, believe
 from pipeline.training.features import Cache
 from pipeline.training.place_scores import Places
@@ -79,14 +80,12 @@ def fit_beliefs(settings: BeliefFits, cache: Cache, table: Table, observed: np.n
     Raises:
         ValueError: The features cannot be fitted, or images are to be scored by places that are not cached.
     """
-    rows, shown_as, groups = table.rows("train"), make_draw(settings.draw), table.group_numbers("train")
-    places = places_of(cache, rows, settings.sharpness)
-    sampling = Sampling(seed, groups)
-    fitted = believe(cache.plain[rows], observed[rows], cache.mirrored, shown_as, settings.fits, sampling, places)
-    if places is None:
+    rows, shown_as = table.rows("train"), make_draw(settings.draw)
+    fitted = _fit(settings, cache, Labels(table, observed, seed), slice(None))
+    if (places := places_of(cache, np.arange(len(cache.plain)), settings.sharpness)) is None:
         logits = ridge.score(cache.plain, fitted.weights, fitted.bias)
     else:
-        logits = places._replace(rows=np.arange(len(cache.plain))).scores(fitted.weights, fitted.bias)
+        logits = places.scores(fitted.weights, fitted.bias)
     logits[rows] = fitted.logits  # each by fits that did not see its labels
     belief = posterior_of_arrays(logits, observed, shown_as)[2]
     head = {"weights": fitted.weights, "bias": fitted.bias}
@@ -126,19 +125,22 @@ def fit_beliefs_of(settings: BeliefFits, cache: Cache, labels: Labels, part: np.
     Raises:
         ConfigError: The images show too little.
     """
-    rows, groups = labels.table.rows("train")[part], labels.table.group_numbers("train")
-    mirrored = None if cache.mirrored is None else cache.mirrored[part]
-    sampling = Sampling(labels.draw, None if groups is None else groups[part])
-    places, draw = places_of(cache, rows, settings.sharpness), make_draw(settings.draw)
-    observed = labels.observed[rows]
     try:
-        fitted = believe(cache.plain[rows], observed, mirrored, draw, settings.fits, sampling, places)
+        return _fit(settings, cache, labels, part).present.astype(np.float32)
     except ValueError as error:
         raise ConfigError(
             f"auto judges a part of the training images by what is learned from the {len(part)} others, "
             f"and beliefs cannot be fitted to these: {error}; choose by `last` or `clean`"
         ) from error
-    return fitted.present.astype(np.float32)
+
+
+def _fit(settings: BeliefFits, cache: Cache, labels: Labels, part: np.ndarray | slice) -> Fitted:
+    """Return the fits to a part of the training images; arguments as in `fit_beliefs_of`."""
+    rows, groups = labels.table.rows("train")[part], labels.table.group_numbers("train")
+    mirrored = None if cache.mirrored is None else cache.mirrored[part]
+    sampling = Sampling(labels.draw, None if groups is None else groups[part])
+    places, draw = places_of(cache, rows, settings.sharpness), make_draw(settings.draw)
+    return believe(cache.plain[rows], labels.observed[rows], mirrored, draw, settings.fits, sampling, places)
 
 
 def places_of(cache: Cache, rows: np.ndarray, sharpness: float | None) -> Places | None:

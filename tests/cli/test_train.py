@@ -148,15 +148,26 @@ def test_changed_pictures_are_packed_again(project, repro, unprofiled, capsys, m
     assert "pictures or labels of pets are no longer those that were packed; they are packed again" in said(capsys)
 
 
-@pytest.mark.parametrize("after", [{"a": 0, "b": 1, "c": 0}, {"a": 1, "b": 1, "c": 2, "new": 0}, {"b": 0}])
-def test_images_that_changed_their_split_are_told(after: dict[str, int]) -> None:
-    before = {"a": 0, "b": 1, "c": 0}
-    stayed = [path for path in before if path in after]
-    moved = sum(1 for path in stayed if before[path] != after[path])
-    told = list(train._compare_splits(before, after))
-    assert len(told) == (moved > 0)
-    assert all(f"{moved} of {len(stayed)} image" in line for line in told)
-    assert list(train._compare_splits({}, after)) == []
+@pytest.mark.parametrize(
+    ("after", "told"),
+    [
+        ({"a": 0, "b": 1, "c": 0, "new": 2}, None),
+        ({"a": 1, "b": 1, "c": 2, "new": 0}, "2 of 3 images changed theirs"),
+        ({"b": 0}, "1 of 1 image changed theirs"),
+    ],
+)
+def test_images_that_changed_their_split_are_told(
+    project, repro, unprofiled, capsys, monkeypatch, after: dict[str, int], told: str | None
+) -> None:
+    changed = "prepare.pets: raw data of pets changed since prepare ran: dvc repro -f prepare@pets"
+    splits = project / "data/prepare/pets/splits.h5"
+    splits.parent.mkdir(parents=True)
+    splits.touch()
+    monkeypatch.setattr(check, "find_problems", lambda root: ([] if repro.forced else [changed], []))
+    monkeypatch.setattr(train, "read_splits", lambda path: after if repro.forced else {"a": 0, "b": 1, "c": 0})
+    assert main(["train", "pets"]) == 0
+    notes = [line for line in said(capsys) if line.startswith("note: splits")]
+    assert len(notes) == (told is not None) and all(told in line for line in notes if told)
 
 
 @pytest.mark.parametrize(
